@@ -1,0 +1,1 @@
+"""agentic-rl-lab: teach a language model to act."""

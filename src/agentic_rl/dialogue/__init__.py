@@ -1,0 +1,1 @@
+"""Dialogue: how the agent talks."""

@@ -1,0 +1,1 @@
+"""Games: what is played."""

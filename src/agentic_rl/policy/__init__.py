@@ -1,0 +1,1 @@
+"""Policy: who plays and learns."""

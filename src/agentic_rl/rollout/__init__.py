@@ -1,0 +1,1 @@
+"""Rollout: how the agent plays."""
