@@ -68,9 +68,7 @@ def parse_tool_call(text: str) -> ToolCall:
     action = action.strip()
     if not action or _LINE_BREAK.search(action):
         return malformed
-    return ToolCall(
-        valid=True, action=" ".join(action.lower().split()), reasoning=text[: call.start()].strip()
-    )
+    return ToolCall(valid=True, action=" ".join(action.lower().split()), reasoning=text[: call.start()].strip())
 
 
 def _xml_action(body: str) -> str | None:
@@ -83,7 +81,7 @@ def _xml_action(body: str) -> str | None:
 def _json_action(body: str) -> str | None:
     try:
         call = json.loads(body)
-        arguments = call["arguments"] if call["name"] == TOOL_NAME else None
+        arguments: Any = call["arguments"] if call["name"] == TOOL_NAME else None
         if isinstance(arguments, str):
             arguments = json.loads(arguments)
         action = arguments["action"]

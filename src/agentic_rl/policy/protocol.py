@@ -154,9 +154,7 @@ class Policy(Protocol):
 
     async def snapshot(self) -> Sampler: ...
 
-    async def update(
-        self, datums: Sequence[Datum], loss: LossConfig, adam: AdamConfig
-    ) -> Mapping[str, float]:
+    async def update(self, datums: Sequence[Datum], loss: LossConfig, adam: AdamConfig) -> Mapping[str, float]:
         """One forward-backward over all datums and one optimizer step; metrics under `trainer/` and `optimizer/`."""
         ...
 
