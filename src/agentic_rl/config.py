@@ -189,12 +189,14 @@ def _terminal_columns() -> int:
 
 
 def _fields_with_owner(config_class: type) -> list[tuple[dataclasses.Field[Any], type]]:
-    """Every field with the class that first declared it: that class names the flag's group."""
+    """Every field with the class that first declared it, the most specific class first: it names the group."""
     owner: dict[str, type] = {}
     for cls in reversed(config_class.__mro__):
         for name in inspect.get_annotations(cls):
             owner.setdefault(name, cls)
-    return [(field, owner[field.name]) for field in dataclasses.fields(config_class)]
+    order = config_class.__mro__.index
+    fields = [(field, owner[field.name]) for field in dataclasses.fields(config_class)]
+    return sorted(fields, key=lambda pair: order(pair[1]))
 
 
 def _add_flag(group: argparse._ArgumentGroup, field: dataclasses.Field[Any], hint: Any) -> None:
