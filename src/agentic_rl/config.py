@@ -95,13 +95,29 @@ class TrackingOptions:
     run_dir: Path = option(Path("runs"), metavar="DIR", help="the folder that holds the run directories")
 
 
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A tuned set of defaults.
+
+    `unless` maps a field of the preset to a flag that makes it moot: who names a dataset with `--data-root` does not
+    want the preset's generated games.
+    """
+
+    values: Mapping[str, object]
+    unless: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def beside(self, given: Mapping[str, object]) -> dict[str, object]:
+        """The preset's values next to what the user gave."""
+        return {name: value for name, value in self.values.items() if self.unless.get(name) not in given}
+
+
 def parse_config[C](
     config_class: type[C],
     argv: Sequence[str] | None,
     *,
     prog: str,
     description: str,
-    presets: Mapping[str, Mapping[str, object]] | None = None,
+    presets: Mapping[str, Preset] | None = None,
 ) -> C:
     """Build `config_class` from the command line.
 
@@ -123,10 +139,10 @@ def parse_config[C](
         group = groups.get(title) or groups.setdefault(title, parser.add_argument_group(title))
         _add_flag(group, field, hints[field.name])
     typed = vars(parser.parse_args(argv))
-    preset = typed.pop("preset", None)
-    values = dict(presets[preset]) if presets and preset else {}
-    values.update({name: value for name, value in typed.items() if value is not _UNSET})
-    return build_config(config_class, values)
+    chosen = typed.pop("preset", None)
+    given = {name: value for name, value in typed.items() if value is not _UNSET}
+    preset = presets[chosen].beside(given) if presets and chosen else {}
+    return build_config(config_class, {**preset, **given})
 
 
 def build_config[C](config_class: type[C], values: Mapping[str, object]) -> C:
