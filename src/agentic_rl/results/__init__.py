@@ -1,0 +1,33 @@
+"""Evaluation records on disk, panels of games, and statistics: the ground floor of every report.
+
+Knows files and numbers only. A file holds one record a game and one summary (`records`, `files`); an evaluation
+under way keeps its games in a `.partial` beside it (`partial`); `panel` says which games, `comparison` who is better.
+"""
+
+from agentic_rl.results.comparison import Comparison, compare, require_comparable
+from agentic_rl.results.files import Results, read_results, write_records
+from agentic_rl.results.panel import choose_games, panel_hash
+from agentic_rl.results.partial import PartialResults
+from agentic_rl.results.records import StepRecord, Summary, TrajectoryRecord
+from agentic_rl.results.statistics import Interval, mcnemar_exact, paired_bootstrap, wilson
+from agentic_rl.results.summary import summarize
+
+__all__ = [
+    "Comparison",
+    "Interval",
+    "PartialResults",
+    "Results",
+    "StepRecord",
+    "Summary",
+    "TrajectoryRecord",
+    "choose_games",
+    "compare",
+    "mcnemar_exact",
+    "paired_bootstrap",
+    "panel_hash",
+    "read_results",
+    "require_comparable",
+    "summarize",
+    "wilson",
+    "write_records",
+]
