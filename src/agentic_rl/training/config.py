@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
-from agentic_rl.config import GameOptions, ModelOptions, TrackingOptions, option
+from agentic_rl.config import GameOptions, ModelOptions, Preset, TrackingOptions, option
 from agentic_rl.errors import ConfigError
 
 
@@ -79,3 +79,23 @@ class TrainConfig(ModelOptions, GameOptions, TrackingOptions, ABC):
                 f"one turn may take {self.turn_tokens} tokens and a whole trajectory {self.max_trajectory_tokens}",
                 hint="Raise --max-trajectory-tokens",
             )
+
+
+LAPTOP = Preset(
+    {
+        "backend": "local",
+        "base_model": "builtin",
+        "games": "household:2",
+        "swanlab_mode": "disabled",
+        "max_steps": 15,
+        "group_size": 8,
+        "max_trajectory_tokens": 6_144,
+        "learning_rate": 1e-3,
+        "lora_rank": 32,
+        "save_every": 5,
+        "eval_every": 5,
+        "eval_temperature": 1.0,
+    },
+    unless={"games": "data_root", "eval_every": "data_root"},
+)
+"""Learning before your eyes: the builtin model on generated games, minutes on two cores."""

@@ -13,7 +13,7 @@ from agentic_rl.policy.protocol import Sampler
 from agentic_rl.rollout.trajectory import Group, Trajectory
 
 if TYPE_CHECKING:
-    from agentic_rl.dialogue import ChatFormat
+    from agentic_rl.dialogue.chat_format import ChatFormat
 
 type TurnAdvantages = Mapping[tuple[str, int], NDArray[np.float64]]
 """(group id, group index) → one advantage a turn."""
@@ -50,11 +50,21 @@ class Recipe(Protocol):
         First part of the rollout's metric names (`rollout` or `trajectory`).
     checkpoint_word
         `update` or `step`: how a checkpoint's name counts.
+    sampled_name
+        `loss_tokens` or `action_tokens`: what the metrics call the sampled tokens of the batch.
     """
 
-    name: str
-    rollout_prefix: str
-    checkpoint_word: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rollout_prefix(self) -> str: ...
+
+    @property
+    def checkpoint_word(self) -> str: ...
+
+    @property
+    def sampled_name(self) -> str: ...
 
     def reward(self, trajectory: Trajectory) -> float: ...
 

@@ -67,11 +67,10 @@ class RunDirectory:
         return run
 
     @classmethod
-    def resume(cls, path: Path, update: int) -> Self:
-        """Open the folder of a run that goes on after `update`; what it wrote beyond that is set aside."""
+    def reopen(cls, path: Path) -> Self:
+        """Open the folder of a run that goes on."""
         run = cls(path)
         run._acquire()
-        run._set_aside_after(update)
         return run
 
     @property
@@ -107,6 +106,35 @@ class RunDirectory:
         kept.append(Checkpoint(name=name, update=update, state=paths.state, sampler=paths.sampler))
         _write_checkpoints(self.path, kept)
 
+    def set_aside_after(self, update: int) -> None:
+        """Move what the run wrote beyond `update` to `superseded/`: it goes on from there, and nothing is lost."""
+        lines = self.metrics_path.read_text("utf-8").splitlines() if self.metrics_path.exists() else []
+        keep: list[str] = []
+        later: list[str] = []
+        for line in lines:
+            (keep if _update_of(line) <= update else later).append(line)
+        stale = [file for file in (self.path / "trajectories").glob("update-*.jsonl") if _number(file) > update]
+        checkpoints = read_checkpoints(self.path)
+        if not later and not stale:
+            return
+        aside = self.path / "superseded"
+        number = 1
+        while (aside / str(number)).exists():
+            number += 1
+        aside = aside / str(number)
+        aside.mkdir(parents=True)
+        _write_atomically(aside / "metrics.jsonl", "".join(line + "\n" for line in later))
+        for file in stale:
+            shutil.move(file, aside / file.name)
+        _write_checkpoints(aside, [c for c in checkpoints if c.update > update])
+        _write_checkpoints(self.path, [c for c in checkpoints if c.update <= update])
+        _write_atomically(self.metrics_path, "".join(line + "\n" for line in keep))
+
+    def discard(self) -> None:
+        """Take back a folder whose run never began, so that its name stays free."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
     def close(self) -> None:
         if self._lock is not None:
             self._lock.close()
@@ -128,28 +156,6 @@ class RunDirectory:
             lock.close()
             raise RunDirectoryError(f"{self.path} is in use by another process") from None
         self._lock = lock
-
-    def _set_aside_after(self, update: int) -> None:
-        lines = self.metrics_path.read_text("utf-8").splitlines() if self.metrics_path.exists() else []
-        keep, later = [], []
-        for line in lines:
-            (keep if _update_of(line) <= update else later).append(line)
-        stale = [file for file in (self.path / "trajectories").glob("update-*.jsonl") if _number(file) > update]
-        checkpoints = read_checkpoints(self.path)
-        if not later and not stale:
-            return
-        aside = self.path / "superseded"
-        number = 1
-        while (aside / str(number)).exists():
-            number += 1
-        aside = aside / str(number)
-        aside.mkdir(parents=True)
-        _write_atomically(aside / "metrics.jsonl", "".join(line + "\n" for line in later))
-        for file in stale:
-            shutil.move(file, aside / file.name)
-        _write_checkpoints(aside, [c for c in checkpoints if c.update > update])
-        _write_checkpoints(self.path, [c for c in checkpoints if c.update <= update])
-        _write_atomically(self.metrics_path, "".join(line + "\n" for line in keep))
 
 
 def find_state(parent: Path, state: str) -> tuple[Path, Checkpoint] | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from agentic_rl.credit import agent_opsd, agent_opsd_metrics
+from agentic_rl.credit import TurnCredit, agent_opsd, agent_opsd_metrics
 from agentic_rl.policy.protocol import Sampler
 from agentic_rl.rollout.teacher import SkillTeacher, TeacherScore
 from agentic_rl.rollout.trajectory import Group, Trajectory
@@ -45,27 +47,32 @@ class AgentOPSD:
         return AgentOPSDRule(self, teacher)
 
 
-@dataclass(frozen=True, slots=True)
 class AgentOPSDRule:
     """Scores each trajectory as it ends, then weighs the turns of every group."""
 
-    recipe: AgentOPSD
-    teacher: SkillTeacher
-    scores: dict[tuple[str, int], TeacherScore] = field(default_factory=dict)
+    def __init__(self, recipe: AgentOPSD, teacher: SkillTeacher) -> None:
+        self._recipe = recipe
+        self._teacher = teacher
+        self._scores: dict[tuple[str, int], TeacherScore] = {}
+        self._busy = BusyTime()
 
     @property
     def observe(self) -> Callable[[Trajectory], Awaitable[None]]:
         return self._score
 
     async def _score(self, trajectory: Trajectory) -> None:
-        self.scores[trajectory.group_id, trajectory.group_index] = await self.teacher.score(trajectory)
+        with self._busy:
+            score = await self._teacher.score(trajectory)
+        self._scores[trajectory.group_id, trajectory.group_index] = score
 
     def assign(self, groups: Sequence[Group]) -> Credit:
-        recipe = self.recipe
-        advantages, credits, evidence = {}, [], []
+        recipe = self._recipe
+        advantages: dict[tuple[str, int], NDArray[np.float64]] = {}
+        credits: list[TurnCredit] = []
+        evidence: list[list[NDArray[np.float64]]] = []
         for group in groups:
             keys = [(trajectory.group_id, trajectory.group_index) for trajectory in group.trajectories]
-            evidence.append([self.scores[key].evidence for key in keys])
+            evidence.append([self._scores[key].evidence for key in keys])
             credit = agent_opsd(
                 [recipe.reward(trajectory) for trajectory in group.trajectories],
                 evidence[-1],
@@ -76,4 +83,35 @@ class AgentOPSDRule:
             )
             advantages.update(zip(keys, credit.turn_advantage, strict=True))
             credits.append(credit)
-        return Credit(advantages, self._metrics(groups, credits, evidence))
+        sequence = [float(a) for credit in credits for a in credit.sequence_advantage]
+        scores = [self._scores[key] for key in advantages]
+        return Credit(
+            advantages,
+            {
+                "advantage/sequence_std": float(np.std(sequence)) if sequence else 0.0,
+                **agent_opsd_metrics(credits, evidence),
+                "requests/teacher_count": sum(score.requests for score in scores),
+                "tokens/teacher_scored": sum(score.tokens_scored for score in scores),
+                "tokens/teacher_action": sum(score.action_tokens for score in scores),
+                "time/teacher_seconds": self._busy.seconds,
+            },
+        )
+
+
+class BusyTime:
+    """Seconds in which at least one of several overlapping tasks was under way."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._running = 0
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        if self._running == 0:
+            self._since = time.perf_counter()
+        self._running += 1
+
+    def __exit__(self, *failure: object) -> None:
+        self._running -= 1
+        if self._running == 0:
+            self.seconds += time.perf_counter() - self._since

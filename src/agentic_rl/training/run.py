@@ -1,0 +1,171 @@
+"""From a config to a finished run: what is checked first, what is opened, and what is closed whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentic_rl.config import as_json
+from agentic_rl.errors import ConfigError
+from agentic_rl.games import shuffled
+from agentic_rl.games.interface import GameEntry
+from agentic_rl.games.source import load_entries
+from agentic_rl.results.panel import choose_games, panel_hash
+from agentic_rl.rollout.trajectory import StopReason
+from agentic_rl.training.config import TrainConfig
+from agentic_rl.training.recipe import Recipe
+from agentic_rl.training.run_directory import Checkpoint, RunDirectory, find_state
+
+if TYPE_CHECKING:
+    from agentic_rl.policy.protocol import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is known before a model is loaded or a token is bought.
+
+    Attributes
+    ----------
+    games
+        The training games in the order they are played, round and round.
+    held_out
+        The games of `--eval-every`; empty if it is off.
+    resumed
+        The save this run goes on from, and the folder of the run that made it, if one under `--run-dir` did.
+    """
+
+    games: Sequence[GameEntry]
+    held_out: Sequence[GameEntry]
+    resumed: tuple[Path, Checkpoint] | None
+
+    @property
+    def first_update(self) -> int:
+        return 1 if self.resumed is None else self.resumed[1].update + 1
+
+
+def train(config: TrainConfig, make_recipe: Callable[[Policy], Recipe], *, turn_limit_reason: StopReason) -> int:
+    """Run a training from its config to its last checkpoint; the exit code.
+
+    Ctrl-C ends the phase it falls in, saves what was learned and says how to go on; a second one ends at once.
+    """
+    plan = make_plan(config)
+    if config.dry_run:
+        print(describe(config, plan))
+        return 0
+    asyncio.run(_train(config, plan, make_recipe, turn_limit_reason))
+    return 0
+
+
+def make_plan(config: TrainConfig) -> Plan:
+    """Resolve games and resume point.
+
+    Raises
+    ------
+    ConfigError, DatasetError
+        No game to play, too few of them, or nothing left to do.
+    """
+    games = shuffled(load_entries(config.games, config.data_root, [config.train_split]), config.seed)
+    if config.max_train_games:
+        games = games[: config.max_train_games]
+    if not games:
+        raise ConfigError(f"the split {config.train_split!r} has no game to train on")
+    held_out: Sequence[GameEntry] = ()
+    if config.eval_every:
+        pool = load_entries(config.games, config.data_root, [config.eval_split])
+        held_out = choose_games(pool, limit_per_split=config.eval_games, seed=0)
+    resumed = find_state(config.run_dir, config.resume) if config.resume else None
+    plan = Plan(games=games, held_out=held_out, resumed=resumed)
+    if plan.first_update > config.max_steps:
+        raise ConfigError(
+            f"{config.resume} was saved after update {plan.first_update - 1} and --max-steps is {config.max_steps}",
+            hint="Raise --max-steps: it counts from the start of the run",
+        )
+    return plan
+
+
+def describe(config: TrainConfig, plan: Plan) -> str:
+    """What `--dry-run` prints: the resolved config and the work it implies."""
+    updates = config.max_steps - plan.first_update + 1
+    trajectories = config.games_per_update * config.group_size
+    lines = [
+        json.dumps(as_json(config), indent=2),
+        f"games: {len(plan.games)} to train on (panel {panel_hash(game.game_id for game in plan.games)}), "
+        f"{len(plan.held_out)} held out",
+        f"updates: {plan.first_update} to {config.max_steps}, {trajectories} trajectories each, "
+        f"{updates * trajectories} in all, at most {updates * trajectories * config.turn_limit} turns",
+        f"sampled tokens: at most {updates * trajectories * config.turn_limit * config.turn_tokens}",
+        f"run directory: {_run_path(config, plan)}",
+    ]
+    return "\n".join(lines)
+
+
+async def _train(
+    config: TrainConfig, plan: Plan, make_recipe: Callable[[Policy], Recipe], turn_limit_reason: StopReason
+) -> None:
+    from agentic_rl.dialogue import ChatFormat
+    from agentic_rl.policy import open_policy
+    from agentic_rl.tracking import Tracker
+    from agentic_rl.training.loop import Loop
+
+    run = _open_run(config, plan)
+    fresh = plan.resumed is None
+    policy = None
+    try:
+        tracker = Tracker(
+            run.metrics_path,
+            mode=config.swanlab_mode,
+            project=config.swanlab_project,
+            name=config.run_name,
+            log_dir=run.path / "swanlab",
+            config=as_json(config),
+        )
+        policy = await open_policy(
+            config.backend,
+            base_model=config.base_model,
+            run_dir=run.path,
+            lora_rank=config.lora_rank,
+            seed=config.seed,
+            train_unembed=config.train_unembed,
+            resume_from=config.resume,
+            probe=config.probe,
+            sample_timeout_s=config.sample_timeout,
+        )
+        _check_length(config, policy)
+        chat = ChatFormat.from_tokenizer(policy.tokenizer)
+        recipe = make_recipe(policy)
+        run.set_aside_after(plan.first_update - 1)
+        run.write_config(as_json(config), games=len(plan.games), panel_hash=panel_hash(g.game_id for g in plan.games))
+    except BaseException:
+        if policy is not None:
+            await policy.aclose()
+        run.discard() if fresh else run.close()
+        raise
+    with run, tracker:
+        try:
+            loop = Loop(config, recipe, policy, chat, run, tracker, turn_limit_reason)
+            await loop.run(plan.games, plan.held_out, first_update=plan.first_update)
+        finally:
+            await policy.aclose()
+
+
+def _open_run(config: TrainConfig, plan: Plan) -> RunDirectory:
+    if plan.resumed is None:
+        return RunDirectory.create(config.run_dir, config.run_name)
+    return RunDirectory.reopen(plan.resumed[0])
+
+
+def _run_path(config: TrainConfig, plan: Plan) -> Path:
+    return config.run_dir / config.run_name if plan.resumed is None else plan.resumed[0]
+
+
+def _check_length(config: TrainConfig, policy: Policy) -> None:
+    limit = policy.max_sequence_tokens
+    if limit is not None and config.sequence_limit > limit:
+        raise ConfigError(
+            f"sequences may take {config.sequence_limit} tokens here and {config.base_model} takes {limit}",
+            hint=f"Lower --max-trajectory-tokens by {config.sequence_limit - limit} or more",
+        )

@@ -1,0 +1,94 @@
+"""The run directory: made once, locked while in use, and nothing in it is ever lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentic_rl.errors import RunDirectoryError
+from agentic_rl.policy.protocol import SavedPaths
+from agentic_rl.training.run_directory import RunDirectory, find_state, read_checkpoints
+
+
+def record(run: RunDirectory, update: int) -> None:
+    with run.metrics_path.open("a") as file:
+        file.write(json.dumps({"update": update}) + "\n")
+    run.write_trajectories(update, [{"game_id": "g", "update": update}])
+    run.record_checkpoint(f"run-update-{update}", update, SavedPaths(f"x://state-{update}", f"x://weights-{update}"))
+
+
+def updates(path: Path) -> list[int]:
+    return [json.loads(line)["update"] for line in path.read_text().splitlines()]
+
+
+def test_an_existing_run_is_refused_and_says_how_to_go_on(tmp_path: Path) -> None:
+    RunDirectory.create(tmp_path, "run").close()
+    with pytest.raises(RunDirectoryError, match=r"run exists already\. Choose another --run-name.*--resume"):
+        RunDirectory.create(tmp_path, "run")
+
+
+def test_a_run_in_use_cannot_be_opened_twice(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path, "run"), pytest.raises(RunDirectoryError, match="in use"):
+        RunDirectory.reopen(tmp_path / "run")
+    RunDirectory.reopen(tmp_path / "run").close()
+
+
+def test_a_run_that_never_began_leaves_its_name_free(tmp_path: Path) -> None:
+    RunDirectory.create(tmp_path, "run").discard()
+    RunDirectory.create(tmp_path, "run").close()
+
+
+def test_going_on_from_an_earlier_state_sets_the_later_updates_aside(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path, "run") as run:
+        for update in (1, 2, 3):
+            record(run, update)
+        with run.metrics_path.open("a") as file:
+            file.write('{"update": 4, "torn')
+    with RunDirectory.reopen(tmp_path / "run") as run:
+        run.set_aside_after(1)
+    assert updates(run.metrics_path) == [1]
+    assert [c.update for c in read_checkpoints(run.path)] == [1]
+    assert [file.name for file in (run.path / "trajectories").iterdir()] == ["update-00001.jsonl"]
+    aside = run.path / "superseded" / "1"
+    assert len(aside.joinpath("metrics.jsonl").read_text().splitlines()) == 3
+    assert sorted(file.name for file in aside.glob("update-*")) == ["update-00002.jsonl", "update-00003.jsonl"]
+    assert [c.update for c in read_checkpoints(aside)] == [2, 3]
+
+
+def test_setting_aside_nothing_leaves_no_trace(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path, "run") as run:
+        record(run, 1)
+        run.set_aside_after(1)
+    assert not (run.path / "superseded").exists()
+
+
+def test_a_state_is_found_by_its_path_superseded_ones_too(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path, "one") as run:
+        record(run, 1)
+        record(run, 2)
+        run.set_aside_after(1)
+    for update in (1, 2):
+        found = find_state(tmp_path, f"x://state-{update}")
+        assert found is not None
+        assert found[0] == tmp_path / "one"
+        assert found[1].update == update
+    assert find_state(tmp_path, "x://state-9") is None
+
+
+def test_the_config_of_a_resumed_run_stands_beside_the_first(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path, "run") as run:
+        run.write_config({"seed": 1}, games=3, panel_hash="ab")
+        run.write_config({"seed": 2}, games=3, panel_hash="ab")
+    first = json.loads((run.path / "config.json").read_text())
+    assert first["config"] == {"seed": 1}
+    assert first["panel_hash"] == "ab"
+    assert "numpy" in first["versions"]
+    assert json.loads((run.path / "config.resumed-1.json").read_text())["config"] == {"seed": 2}
+
+
+def test_a_damaged_listing_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints.json").write_text("[{]")
+    with pytest.raises(RunDirectoryError, match=r"checkpoints\.json is damaged"):
+        read_checkpoints(tmp_path)
