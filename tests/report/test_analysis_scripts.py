@@ -1,0 +1,102 @@
+"""`analysis.py` of both recipes: the published names, one clear line for what is wrong, and no heavy import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from played import evaluation, game
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = {
+    "08-alfworld": ("base-qwen35-4b-eval.jsonl", "checkpoint-40steps.jsonl", "checkpoint-80steps.jsonl"),
+    "09-AgentOPSD": ("base-qwen35-4b-eval.jsonl", "checkpoint-eval-step40.jsonl", "checkpoint-eval-step80.jsonl"),
+}
+FIGURES = {"08-alfworld": "alfworld_checkpoint_evaluation.png", "09-AgentOPSD": "agentopsd_checkpoint_evaluation.png"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "textworld",
+    "alfworld",
+    "pytrio",
+    "swanlab",
+    "agentic_rl.policy",
+    "agentic_rl.rollout",
+}
+recipes = pytest.mark.parametrize("recipe", FILES)
+
+
+def analysis(recipe: str, *args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / recipe / "analysis.py"), *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def results(folder: Path, recipe: str) -> Path:
+    for won, name in enumerate(FILES[recipe]):
+        evaluation(folder / name, [game(number, won=number < won) for number in range(4)])
+    return folder
+
+
+@recipes
+def test_without_flags_it_reads_and_writes_the_published_paths(recipe: str, tmp_path: Path) -> None:
+    results(tmp_path / recipe / "eval_results", recipe)
+    done = analysis(recipe, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"Figure: {recipe}/images/{FIGURES[recipe]}"
+    assert (tmp_path / recipe / "images" / FIGURES[recipe]).exists()
+
+
+@recipes
+def test_folder_output_and_resolution_can_be_chosen(recipe: str, tmp_path: Path) -> None:
+    results(tmp_path / "mine", recipe)
+    output = tmp_path / "figure.svg"
+    done = analysis(recipe, "--result-dir", str(tmp_path / "mine"), "--output", str(output), "--dpi", "150")
+    assert done.returncode == 0, done.stderr
+    assert output.read_text().startswith("<?xml")
+
+
+@recipes
+def test_missing_files_are_one_line_and_exit_code_2(recipe: str, tmp_path: Path) -> None:
+    done = analysis(recipe, "--result-dir", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        f"error: {tmp_path}/{FILES[recipe][0]} does not exist. "
+        f"Make it with eval.py --output {tmp_path}/{FILES[recipe][0]}"
+    ]
+
+
+def test_files_with_different_games_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    results(tmp_path, "08-alfworld")
+    evaluation(tmp_path / "checkpoint-80steps.jsonl", [game(number, won=True) for number in range(1, 5)])
+    done = analysis("08-alfworld", "--result-dir", str(tmp_path), "--output", str(tmp_path / "figure.png"))
+    assert done.returncode == 2
+    assert "hold different games" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@recipes
+def test_help_shows_every_flag(recipe: str) -> None:
+    shown = analysis(recipe, "--help").stdout
+    for flag in ("--result-dir", "--output", "--dpi", FIGURES[recipe], *FILES[recipe]):
+        assert flag in shown.replace("\n", "").replace(" " * 34, " ")
+
+
+@recipes
+def test_the_figure_is_made_without_a_model_or_games(recipe: str, tmp_path: Path) -> None:
+    folder = results(tmp_path, recipe)
+    argv = ["--result-dir", str(folder), "--output", str(folder / "figure.png")]
+    script = f"""
+import runpy, sys
+sys.argv = {["analysis.py", *argv]!r}
+try:
+    runpy.run_path({str(ROOT / recipe / "analysis.py")!r}, run_name="__main__")
+except SystemExit as end:
+    assert end.code == 0, end.code
+heavy = {HEAVY!r}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
