@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from math import inf
 
+from agentic_rl.games.interface import GameEntry
 from agentic_rl.games.simulator import TOOLS, Game, SimulatedEpisode, apply, is_won, receptacle_commands
 from agentic_rl.games.world import State, World
 
@@ -69,6 +70,18 @@ def solve_from(
                     order += 1
                     heappush(queue, (depth + 1 + left, -(depth + 1), order, child))
     return None
+
+
+def expert_steps(entry: GameEntry, max_depth: int = MAX_DEPTH) -> int | None:
+    """The number of commands in a shortest solution of a listed game; None if the simulator does not know the game."""
+    episode = entry.open("simulator")
+    try:
+        if not isinstance(episode, SimulatedEpisode):
+            return None
+        solution = solve_from(episode, max_depth)
+        return None if solution is None else len(solution)
+    finally:
+        episode.close()
 
 
 def _path(came_from: dict[State, tuple[State, str]], state: State) -> tuple[str, ...]:

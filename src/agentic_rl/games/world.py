@@ -122,7 +122,7 @@ def _build(problem: Problem) -> World:
         if object_kind in present:
             accepts[receptacle_kind].add(object_kind)
     accepted = {kind: frozenset(accepts[kind]) for kind in set(receptacle_type.values())}
-    openable = _flagged(facts, "openable")
+    openable = {raw for (raw,) in facts["openable"]}
     receptacles = tuple(
         Receptacle(
             name[raw], receptacle_type[raw], place[place_id[raw]], raw in openable, accepted[receptacle_type[raw]]
@@ -130,11 +130,31 @@ def _build(problem: Problem) -> World:
         for raw in receptacle
     )
 
-    flags = [_flagged(facts, flag) for flag in Object._fields[2:8]]
-    hollow = _flagged(facts, "isreceptacleobject")
+    pickupable, toggleable, sliceable, cleanable, heatable, coolable, hollow = (
+        {raw for (raw,) in facts[flag]}
+        for flag in (
+            "pickupable",
+            "toggleable",
+            "sliceable",
+            "cleanable",
+            "heatable",
+            "coolable",
+            "isreceptacleobject",
+        )
+    )
     inside = _rows(((thing[o], thing[outer]) for o, outer in facts["inreceptacleobject"]), len(thing))
     objects = tuple(
-        Object(name[raw], object_type[raw], *(raw in flag for flag in flags), inside[o] if raw in hollow else None)
+        Object(
+            name[raw],
+            object_type[raw],
+            raw in pickupable,
+            raw in toggleable,
+            raw in sliceable,
+            raw in cleanable,
+            raw in heatable,
+            raw in coolable,
+            inside[o] if raw in hollow else None,
+        )
         for raw, o in thing.items()
     )
     start = State(
@@ -146,7 +166,7 @@ def _build(problem: Problem) -> World:
         taken=frozenset(),
         clean=frozenset(),
         hot=frozenset(),
-        cool=frozenset(thing[raw] for raw in _flagged(facts, "iscool")),
+        cool=frozenset(thing[raw] for (raw,) in facts["iscool"]),
         toggled=frozenset(),
         sliced=frozenset(),
     )
@@ -159,7 +179,10 @@ def _build(problem: Problem) -> World:
         objects=objects,
         receptacles_at=receptacles_at,
         go_commands=_go_commands(receptacles, len(place)),
-        numbers={one.name: number for things in (receptacles, objects) for number, one in enumerate(things)},
+        numbers={
+            **{one.name: r for r, one in enumerate(receptacles)},
+            **{one.name: o for o, one in enumerate(objects)},
+        },
         start=start,
         walkthrough=problem.walkthrough,
     )
@@ -168,7 +191,7 @@ def _build(problem: Problem) -> World:
 def _single(problem: Problem, predicate: str) -> dict[str, str]:
     """A relation that must give each of its subjects one value."""
     pairs = problem.facts[predicate]
-    values = {subject: value for subject, value in pairs}
+    values: dict[str, str] = dict(pairs)  # type: ignore[arg-type]
     if not values:
         raise GameFileError(f"{problem.name}: pddl_problem has no fact {predicate!r}", hint=REDOWNLOAD)
     for subject, value in pairs:
@@ -180,10 +203,6 @@ def _single(problem: Problem, predicate: str) -> dict[str, str]:
 
 def _numbered(raw_ids: Iterable[str]) -> dict[str, int]:
     return {raw: number for number, raw in enumerate(sorted(raw_ids))}
-
-
-def _flagged(facts: Facts, predicate: str) -> set[str]:
-    return {raw for (raw,) in facts[predicate]}
 
 
 def _rows(pairs: Iterable[tuple[int, int]], count: int) -> tuple[tuple[int, ...], ...]:

@@ -1,0 +1,73 @@
+"""The process that plays one game on TextWorld: one JSON line in, one JSON line out, until its input ends.
+
+Run as `python -m agentic_rl.games.textworld_child GAME_FILE` by `textworld_engine`, never by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, TextIO
+
+
+def mend_eval_symbol() -> None:
+    """Let TextWorld 1.7 evaluate its templates on CPython 3.13.
+
+    It hands variables to `eval` by writing to `locals()`, which since PEP 667 is a copy that `eval` never sees.
+    """
+    from textworld.envs.pddl import textgen
+
+    def derive(self: Any, context: Any = None) -> list[Any]:
+        variables = (context or self.context)["variables"]
+        return [textgen.TerminalSymbol(eval(self.expression, vars(textgen), dict(variables)))]
+
+    textgen.EvalSymbol.derive = derive
+
+
+def start(game_file: str) -> Any:
+    """The game on TextWorld with ALFWorld's own names for things."""
+    import textworld
+    from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredInfos
+
+    mend_eval_symbol()
+    infos = textworld.EnvInfos(won=True, admissible_commands=True)
+    return textworld.start(game_file, infos, wrappers=[AlfredDemangler(shuffle=False), AlfredInfos])
+
+
+def shown(state: Any, done: bool) -> dict[str, Any]:
+    """What the parent wants to know of a TextWorld state."""
+    return {
+        "observation": state["feedback"],
+        "admissible": state["admissible_commands"],
+        "won": bool(state["won"]),
+        "done": bool(done),
+    }
+
+
+def serve(game_file: str, requests: TextIO, replies: TextIO) -> None:
+    """Answer `["reset"]` and `["step", command]`; an exception is told and ends the process."""
+    environment = None
+    for line in requests:
+        try:
+            environment = environment or start(game_file)
+            match json.loads(line):
+                case ["step", command]:
+                    state, _, done = environment.step(command)
+                    reply = shown(state, done)
+                case _:
+                    state = environment.reset()
+                    reply = shown(state, state["won"])
+        except Exception as error:
+            replies.write(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
+            replies.flush()
+            return
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    # The planner prints on file descriptor 1: keep the pipe for replies alone.
+    pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    serve(sys.argv[1], sys.stdin, pipe)
