@@ -54,6 +54,7 @@ class World:
     holds: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     inside: Counts = field(default_factory=Counter)
     beside: Counts = field(default_factory=Counter)
+    same_kind: defaultdict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     in_fridge: Counts = field(default_factory=Counter)
     cool_in_fridge: Counts = field(default_factory=Counter)
 
@@ -104,7 +105,9 @@ def add_game(world: World, room: Room, task: str, floor_plan: int, facts: Mappin
         room.alone.update(neighbours if len(neighbours) == 1 else ())
         room.neighbours.update(" ".join(sorted(pair)) for pair in combinations(neighbours, 2))
 
-    for kind, count in Counter(kinds[name] for name in held).items():
+    in_sight = Counter(kinds[name] for name in held)
+    world.same_kind[task_type][in_sight[kind]] += 1
+    for kind, count in in_sight.items():
         room.objects[kind][count] += 1
     for name, places in held.items():
         first, *others = sorted(places)
@@ -153,6 +156,10 @@ def summary(games: int, world: World, rooms: Mapping[str, Room]) -> dict[str, An
             if any(kind in room.places for room in rooms.values())
         },
         "holds": {kind: sorted(held) for kind, held in sorted(world.holds.items())},
+        "same_kind": {
+            task_type: {str(count): counts[count] for count in sorted(counts)}
+            for task_type, counts in sorted(world.same_kind.items())
+        },
         "cool_in_fridge": shares(world.cool_in_fridge, world.in_fridge),
         "inside": shares(world.inside, world.beside),
         "rooms": {name: room_summary(rooms[name]) for name in ROOMS.values()},

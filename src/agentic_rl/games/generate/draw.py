@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import random
+from bisect import bisect
 from collections.abc import Mapping, MutableSequence, Sequence
+from itertools import accumulate
+
+
+class Weights[T]:
+    """What may be drawn, each key with a chance in proportion to its weight; false if there is nothing."""
+
+    __slots__ = ("keys", "sums")
+
+    def __init__(self, weights: Mapping[T, float]) -> None:
+        self.keys = tuple(key for key, weight in weights.items() if weight > 0)
+        self.sums = tuple(accumulate(weights[key] for key in self.keys))
+
+    def __bool__(self) -> bool:
+        return bool(self.keys)
 
 
 class Draw:
@@ -28,21 +43,17 @@ class Draw:
 
     def between(self, low: int, high: int) -> int:
         """A whole number from `low` to `high`, both included."""
-        return low + self.below(high - low + 1)
+        return low + int(self._next() * (high - low + 1))
 
     def one_of[T](self, items: Sequence[T]) -> T:
         """Each item with the same chance."""
-        return items[self.below(len(items))]
+        return items[int(self._next() * len(items))]
 
-    def weighted[T](self, weights: Mapping[T, float]) -> T:
-        """A key, with a chance in proportion to its weight; at least one weight must be above 0."""
-        point = self._next() * sum(weights.values())
-        for key, weight in weights.items():
-            point -= weight
-            if point < 0 < weight:
-                return key
-        # Rounding can leave the point at the very end.
-        return next(key for key in reversed(list(weights)) if weights[key] > 0)
+    def weighted[T](self, weights: Weights[T]) -> T:
+        """One of the keys, by weight."""
+        # Rounding may put the point on the last sum, which is past the last key.
+        place = bisect(weights.sums, self._next() * weights.sums[-1])
+        return weights.keys[min(place, len(weights.keys) - 1)]
 
     def shuffle[T](self, items: MutableSequence[T]) -> None:
         """Put the items into a random order, in place."""

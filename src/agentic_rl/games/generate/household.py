@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 
 from agentic_rl.games.generate.difficulty import Level, level
-from agentic_rl.games.generate.draw import Draw, fingerprint
-from agentic_rl.games.generate.layout import SEEN_LAYOUTS, UNSEEN_LAYOUTS, Layout, layout, thing_id
-from agentic_rl.games.generate.measured import Room, measured
+from agentic_rl.games.generate.draw import Draw, Weights, fingerprint
+from agentic_rl.games.generate.layout import SEEN_LAYOUTS, UNSEEN_LAYOUTS, Layout, Position, layout, thing_id
+from agentic_rl.games.generate.measured import measured
 
 SENTENCES: dict[str, tuple[str, str]] = {
     "pick_and_place_simple": ("put some {object} on {target}.", "put a {object} in {target}."),
@@ -76,127 +78,114 @@ class Household:
 
 
 def draw_household(task_type: str, difficulty: int, *, unseen: bool, key: tuple[object, ...]) -> Household:
-    """The household that belongs to this key. It can be solved by construction: see `_put_away`."""
+    """The household that belongs to this key. It can be solved by construction: see `_places`."""
     draw = Draw("household", task_type, difficulty, unseen, *key)
-    rooms = measured().rooms_for(task_type)
     while True:
-        room = draw.weighted(rooms)
+        room = draw.weighted(measured().rooms_by_task[task_type])
         index = draw.below(UNSEEN_LAYOUTS if unseen else SEEN_LAYOUTS)
         plan = layout(room, difficulty, index, unseen=unseen)
-        if options := _feasible(measured().rooms[room], plan, task_type):
-            kind, target = draw.weighted(options).split()
+        if options := _feasible(plan, task_type):
+            kind, target = draw.weighted(options)
             words = {"object": kind.lower(), "target": target.lower()}
             task = Task(task_type, kind, target, draw.one_of(SENTENCES[task_type]).format(**words))
-            return _furnished(draw, measured().rooms[room], plan, task, level(difficulty))
+            return _furnished(draw, plan, task, level(difficulty))
 
 
-def _feasible(room: Room, plan: Layout, task_type: str) -> dict[str, int]:
+@lru_cache(maxsize=4096)
+def _feasible(plan: Layout, task_type: str) -> Weights[tuple[str, str]]:
     """The tasks of this type that the room has what it takes for, as often as the real games set them."""
-    kinds = set(plan.kinds)
     options = {}
-    for pair, count in room.tasks.get(task_type, {}).items():
-        kind, target = pair.split()
-        places = kinds & room.places[kind].keys()
+    for (kind, target), count in plan.room.tasks.get(task_type, {}).items():
+        places = plan.by_kind.keys() & plan.room.places[kind].keys()
         if task_type == "look_at_obj_in_light":
-            fits = bool(places and kinds & room.places[target].keys())
+            fits = bool(plan.by_kind.keys() & plan.room.places[target].keys())
         else:
-            fits = target in kinds and kind in measured().holds[target]
-            fits = fits and bool(places - {target} if task_type in STARTS_OUTSIDE else places)
-        if fits:
-            options[pair] = count
-    return options
+            fits = target in plan.by_kind and kind in measured().holds[target]
+        if task_type in STARTS_OUTSIDE:
+            places -= {target}
+        if fits and places:
+            options[kind, target] = count
+    return Weights(options)
 
 
-def _furnished(draw: Draw, room: Room, plan: Layout, task: Task, level: Level) -> Household:
-    things = [_put_away(draw, room, plan, task, level, kind) for kind in _kinds(draw, room, plan, task, level)]
+def _furnished(draw: Draw, plan: Layout, task: Task, level: Level) -> Household:
     used: set[str] = set()
-    named = [
-        Thing(
-            kind,
-            thing_id(draw, kind, _near(draw, plan, places[0]), used),
-            places,
-            _is_cool(draw, plan, task, kind, places),
-        )
-        for kind, places in things
-    ]
-    ordered = tuple(sorted(named, key=lambda thing: thing.id.lower()))
-    return Household(task, plan, ordered, _inside(draw, ordered) if level.quirks else ())
+    things = []
+    for kind in _kinds(draw, plan, task, level):
+        if kind == task.object:
+            places = [draw.weighted(_places(plan, kind, task, level.hidden))]
+        else:
+            places = [draw.weighted(_places(plan, kind))]
+            if level.quirks and "pickupable" in measured().objects[kind]:
+                places += _second_place(draw, plan, places[0])
+        name = thing_id(draw, kind, _near(draw, plan.receptacles[places[0]].position), used)
+        things.append(Thing(kind, name, tuple(places), _is_cool(draw, plan, task, kind, places)))
+    things.sort(key=lambda thing: thing.id.lower())
+    return Household(task, plan, tuple(things), _inside(draw, things) if level.quirks else ())
 
 
-def _kinds(draw: Draw, room: Room, plan: Layout, task: Task, level: Level) -> list[str]:
+def _kinds(draw: Draw, plan: Layout, task: Task, level: Level) -> list[str]:
     """What there is: the task's objects first, then the rest, thinned out to the level's size."""
-    available = set(plan.kinds)
     needed = [task.object] * task.needs
     if task.type == "look_at_obj_in_light":
         needed.append(task.target)
-    others = []
-    for kind, tally in room.objects.items():
-        count = draw.weighted(tally)
-        if kind == task.object:
-            spare = count if level.distractors is None else min(count, task.needs + level.distractors)
-            others += [kind] * (spare - task.needs)
-        elif not available.isdisjoint(room.places[kind]):
-            others += [kind] * (count - needed.count(kind))
+    most = plan.room.objects[task.object].keys[-1]
+    spare = min(draw.weighted(measured().same_kind[task.type]), most) - task.needs
+    others = [task.object] * (spare if level.distractors is None else min(spare, level.distractors))
+    for kind, tally in plan.room.objects.items():
+        count = draw.weighted(tally) - needed.count(kind)
+        if kind != task.object and count > 0 and _places(plan, kind):
+            others += [kind] * count
     if level.objects is not None:
-        bound = max(draw.between(*level.objects) - len(needed), 0)
-        if len(others) > bound:
-            draw.shuffle(others)
-            del others[bound:]
+        draw.shuffle(others)
+        del others[max(draw.between(*level.objects) - len(needed), 0) :]
     return needed + others
 
 
-def _put_away(draw: Draw, room: Room, plan: Layout, task: Task, level: Level, kind: str) -> tuple[str, tuple[int, ...]]:
-    """Choose where an object lies.
+@lru_cache(maxsize=65536)
+def _places(plan: Layout, kind: str, task: Task | None = None, hidden: float = 1.0) -> Weights[int]:
+    """Where an object may lie; `task` if it is of the kind that the task is about.
 
     Whatever lies in a receptacle can be fetched (doors open, hands are free), what the task's type asks to do with it
-    can be done wherever sink, microwave and fridge stand, and the target takes it. So a task is possible as soon as its
-    objects lie somewhere, and not done yet as long as they do not lie in the target as the goal wants them.
+    can be done in any room of its kind, and the target takes it. So a task is possible as soon as its objects lie
+    somewhere, and not done yet as long as they do not lie in the target as the goal wants them.
     """
-    counts = room.places[kind]
-    number = {name: plan.kinds.count(name) for name in counts}
+    counts = plan.room.places[kind]
     weights = {
-        index: counts[receptacle.kind] / number[receptacle.kind]
-        for index, receptacle in enumerate(plan.receptacles)
-        if receptacle.kind in counts
+        index: counts[holder] / len(indices)
+        for holder, indices in plan.by_kind.items()
+        if holder in counts and not (task and task.type in STARTS_OUTSIDE and holder == task.target)
+        for index in indices
     }
-    if kind == task.object:
-        if task.type in STARTS_OUTSIDE:
-            weights = {index: weight for index, weight in weights.items() if plan.kinds[index] != task.target}
-        within_sight = {
-            index: weight * (level.hidden if plan.receptacles[index].openable else 1.0)
-            for index, weight in weights.items()
-        }
-        weights = within_sight if any(within_sight.values()) else weights
-    place = draw.weighted(weights)
-    if kind == task.object or not level.quirks:
-        return kind, (place,)
-    return kind, (place, *_second_place(draw, room, plan, place))
+    out_of_sight = {index for index in weights if plan.receptacles[index].openable}
+    within_sight = Weights({i: weight * (hidden if i in out_of_sight else 1.0) for i, weight in weights.items()})
+    return within_sight or Weights(weights)
 
 
-def _second_place(draw: Draw, room: Room, plan: Layout, place: int) -> list[int]:
+def _second_place(draw: Draw, plan: Layout, place: int) -> list[int]:
     """In the real games, what stands on a coffee machine also stands on the counter under it, and more of the kind."""
     first = plan.receptacles[place]
-    for kind, share in room.twice.get(first.kind, {}).items():
+    for kind, share in plan.room.twice.get(first.kind, {}).items():
         if draw.chance(share):
-            others = [i for i, item in enumerate(plan.receptacles) if item.kind == kind and i != place]
-            together = [i for i in others if plan.receptacles[i].location == first.location]
+            others = [index for index in plan.by_kind.get(kind, ()) if index != place]
+            together = [index for index in others if plan.receptacles[index].location == first.location]
             return [draw.one_of(together or others)] if others else []
     return []
 
 
-def _near(draw: Draw, plan: Layout, place: int) -> tuple[int, int, int]:
-    x, y, z = plan.receptacles[place].position
+def _near(draw: Draw, position: Position) -> Position:
+    x, y, z = position
     return x + draw.between(-30, 30), y + draw.below(20), z + draw.between(-30, 30)
 
 
-def _is_cool(draw: Draw, plan: Layout, task: Task, kind: str, places: tuple[int, ...]) -> bool:
+def _is_cool(draw: Draw, plan: Layout, task: Task, kind: str, places: list[int]) -> bool:
     share = measured().cool_in_fridge.get(kind, 0.0)
-    if not share or "Fridge" not in {plan.kinds[place] for place in places}:
+    if not share or plan.by_kind.get("Fridge", ()) != (places[0],):
         return False
     return draw.chance(share) and not (task.type == "pick_cool_then_place_in_recep" and task.target == "Fridge")
 
 
-def _inside(draw: Draw, things: tuple[Thing, ...]) -> tuple[tuple[int, int], ...]:
+def _inside(draw: Draw, things: Sequence[Thing]) -> tuple[tuple[int, int], ...]:
     """Which things lie in bowls, cups and pots; each in one at most, and none in one that lies in another."""
     shares = measured().inside
     pairs: list[tuple[int, int]] = []
@@ -206,7 +195,7 @@ def _inside(draw: Draw, things: tuple[Thing, ...]) -> tuple[tuple[int, int], ...
     for members in by_place.values():
         taken: set[int] = set()
         for inner, outer in permutations(members, 2):
-            share = shares.get(f"{things[inner].kind} {things[outer].kind}")
+            share = shares.get((things[inner].kind, things[outer].kind))
             if share and inner not in taken and outer not in taken and draw.chance(share):
                 pairs.append((inner, outer))
                 taken.add(inner)

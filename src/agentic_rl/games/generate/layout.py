@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from agentic_rl.games.generate.difficulty import Level, level
-from agentic_rl.games.generate.draw import Draw, fingerprint
+from agentic_rl.games.generate.draw import Draw, Weights, fingerprint
 from agentic_rl.games.generate.measured import Room, measured
 
 SEEN_LAYOUTS = 100
@@ -41,18 +42,15 @@ class Receptacle:
     openable: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """A room without its objects; receptacles are sorted as the games list them."""
+    """A room without its objects; receptacles are sorted as the games list them, `by_kind` has their indices."""
 
-    room: str
+    room: Room
     number: int
     start: str
     receptacles: tuple[Receptacle, ...]
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        return tuple(receptacle.kind for receptacle in self.receptacles)
+    by_kind: Mapping[str, tuple[int, ...]]
 
 
 @lru_cache(maxsize=4096)
@@ -63,14 +61,16 @@ def layout(room: str, difficulty: int, index: int, *, unseen: bool) -> Layout:
     seen one, at whatever difficulty, and no list of rooms has to be kept.
     """
     number = difficulty * 10_000 + ROOM_NUMBERS[room] * 1_000 + index + (SEEN_LAYOUTS if unseen else 0)
-    draw = Draw("layout", number)
-    while True:
-        kinds = _kinds(draw, measured().rooms[room], level(difficulty))
-        if is_unseen(room, kinds) == unseen:
-            return Layout(room, number, *_arranged(draw, measured().rooms[room], level(difficulty), kinds))
+    draw, numbers, size = Draw("layout", number), measured().rooms[room], level(difficulty)
+    kinds = _kinds(draw, numbers, size)
+    while is_unseen(room, kinds) != unseen:
+        kinds = _kinds(draw, numbers, size)
+    start, receptacles = _arranged(draw, numbers, size, kinds)
+    by_kind = {kind: tuple(i for i, item in enumerate(receptacles) if item.kind == kind) for kind in sorted(set(kinds))}
+    return Layout(numbers, number, start, receptacles, by_kind)
 
 
-def is_unseen(room: str, kinds: list[str] | tuple[str, ...]) -> bool:
+def is_unseen(room: str, kinds: Iterable[str]) -> bool:
     """Whether a room with these receptacles is kept for `valid_unseen`."""
     return fingerprint("room", room, sorted(kinds)) % UNSEEN_SHARE == 0
 
@@ -87,7 +87,7 @@ def _kinds(draw: Draw, room: Room, level: Level) -> list[str]:
     left -= kept
     while left and kept.total() < bound:
         # A kind that is there already counts for less: a small room has a cabinet and a shelf before two cabinets.
-        kind = draw.weighted({kind: count / (1 + kept[kind]) ** 2 for kind, count in left.items()})
+        kind = draw.weighted(Weights({kind: count / (1 + kept[kind]) ** 2 for kind, count in left.items()}))
         kept[kind] += 1
         left -= Counter([kind])
     return list(kept.elements())
@@ -124,8 +124,9 @@ def _neighbour(draw: Draw, room: Room, kind: str, alone: dict[Receptacle, str]) 
     # Of two that share a place either may be the one that asks, so each asks with the chance that makes this come out.
     if not draw.chance(1 - (1 - room.not_alone.get(kind, 0.0)) ** 0.5):
         return None
-    weights = {other: room.neighbours.get(" ".join(sorted((kind, name))), 0) for other, name in alone.items()}
-    return draw.weighted(weights) if any(weights.values()) else None
+    pairs = {other: (min(kind, name), max(kind, name)) for other, name in alone.items()}
+    weights = Weights({other: room.neighbours.get(pair, 0) for other, pair in pairs.items()})
+    return draw.weighted(weights) if weights else None
 
 
 def _share_openable(room: Room, level: Level, kind: str) -> float:

@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
+
+from agentic_rl.games.generate.draw import Weights
 
 Counts = Mapping[str, int]
 Shares = Mapping[str, float]
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +27,26 @@ class Room:
     openable, not_alone
         The share of a kind's receptacles that open; that stand where another can be reached too.
     neighbours
-        How often two kinds (`"Cabinet Drawer"`) share a place.
+        How often two kinds, in alphabetical order, share a place.
     objects
-        Kind to how many games have how many of it in sight or behind a door.
+        Kind to how many games have how many of it in a receptacle.
     places
         Kind of object to how often it lies in which kind of receptacle.
     twice
         Kind of receptacle to the chance, by kind, that what lies in it lies in a second one as well.
     tasks
-        Task type to how often which kind goes where (`"Mug Shelf"`).
+        Task type to how often which kind goes where, `("Mug", "Shelf")`.
     """
 
     name: str
-    receptacles: Mapping[str, Mapping[int, int]]
+    receptacles: Mapping[str, Weights[int]]
     openable: Shares
     not_alone: Shares
-    neighbours: Counts
-    objects: Mapping[str, Mapping[int, int]]
+    neighbours: Mapping[Pair, int]
+    objects: Mapping[str, Weights[int]]
     places: Mapping[str, Counts]
     twice: Mapping[str, Shares]
-    tasks: Mapping[str, Counts]
+    tasks: Mapping[str, Mapping[Pair, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,45 +59,66 @@ class Measured:
         Kind to the predicates that are true of it, `pickupable` and so on.
     holds
         Kind of receptacle to the kinds that may be put into it.
+    same_kind
+        Task type to how many objects of the kind it is about there are, the needed ones included.
     cool_in_fridge
         Kind to the chance that one in a fridge starts out cool.
     inside
-        The chance that of two objects in one receptacle the first (`"Pan Pot"`) lies in the second.
+        The chance that of two objects in one receptacle the first lies in the second, `("Pan", "Pot")`.
+    rooms_by_task
+        Task type to how many training games each room has of it.
     """
 
     objects: Mapping[str, frozenset[str]]
     holds: Mapping[str, frozenset[str]]
+    same_kind: Mapping[str, Weights[int]]
     cool_in_fridge: Shares
-    inside: Shares
+    inside: Mapping[Pair, float]
     rooms: Mapping[str, Room]
-
-    def rooms_for(self, task_type: str) -> dict[str, int]:
-        """How many training games of this type each room has."""
-        counts = {name: sum(room.tasks.get(task_type, {}).values()) for name, room in self.rooms.items()}
-        return {name: count for name, count in counts.items() if count}
+    rooms_by_task: Mapping[str, Weights[str]]
 
 
 @cache
 def measured() -> Measured:
     """The committed table."""
     table = json.loads(resources.files(__package__).joinpath("measured.json").read_text(encoding="utf-8"))
-    rooms = {
-        name: Room(
-            name=name,
-            receptacles=_numbered(room["receptacles"]),
-            objects=_numbered(room["objects"]),
-            **{key: room[key] for key in ("openable", "not_alone", "neighbours", "places", "twice", "tasks")},
-        )
-        for name, room in table["rooms"].items()
-    }
+    rooms = {name: _room(name, numbers) for name, numbers in table["rooms"].items()}
+    task_types = sorted({task_type for room in rooms.values() for task_type in room.tasks})
     return Measured(
         objects={kind: frozenset(predicates) for kind, predicates in table["objects"].items()},
         holds={kind: frozenset(held) for kind, held in table["holds"].items()},
+        same_kind=_tallies(table["same_kind"]),
         cool_in_fridge=table["cool_in_fridge"],
-        inside=table["inside"],
+        inside=_by_pair(table["inside"]),
         rooms=rooms,
+        rooms_by_task={
+            task_type: Weights({name: sum(room.tasks.get(task_type, {}).values()) for name, room in rooms.items()})
+            for task_type in task_types
+        },
     )
 
 
-def _numbered(tallies: Mapping[str, Counts]) -> dict[str, dict[int, int]]:
-    return {kind: {int(number): count for number, count in tally.items()} for kind, tally in tallies.items()}
+def _room(name: str, numbers: Mapping[str, Any]) -> Room:
+    return Room(
+        name=name,
+        receptacles=_tallies(numbers["receptacles"]),
+        openable=numbers["openable"],
+        not_alone=numbers["not_alone"],
+        neighbours=_by_pair(numbers["neighbours"]),
+        objects=_tallies(numbers["objects"]),
+        places=numbers["places"],
+        twice=numbers["twice"],
+        tasks={task_type: _by_pair(counts) for task_type, counts in numbers["tasks"].items()},
+    )
+
+
+def _tallies(tallies: Mapping[str, Counts]) -> dict[str, Weights[int]]:
+    return {kind: Weights({int(number): count for number, count in tally.items()}) for kind, tally in tallies.items()}
+
+
+def _by_pair[N: float](numbers: Mapping[str, N]) -> dict[Pair, N]:
+    pairs = {}
+    for words, number in numbers.items():
+        first, second = words.split()
+        pairs[first, second] = number
+    return pairs

@@ -54,7 +54,7 @@ def _facts(household: Household) -> list[str]:
     facts = [f"(receptacleType {item.id} {item.kind}Type)" for item in receptacles]
     facts += [f"(objectType {thing.id} {thing.kind}Type)" for thing in things]
     kinds = dict.fromkeys(thing.kind for thing in things)
-    for holder in dict.fromkeys(plan.kinds):
+    for holder in plan.by_kind:
         facts += [f"(canContain {holder}Type {kind}Type)" for kind in kinds if kind in world.holds.get(holder, ())]
     for predicate in ("pickupable", "isReceptacleObject"):
         facts += [f"({predicate} {thing.id})" for thing in things if predicate in world.objects[thing.kind]]
