@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+import weakref
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from agentic_rl.errors import DatasetError, EnvironmentFailure, MissingExtraErro
 from agentic_rl.games.generate.entries import HouseholdEntry, household_games
 from agentic_rl.games.interface import Episode
 from agentic_rl.games.problem import TASK_PREFIX
+from agentic_rl.games.textworld_engine import INSTALL
 
 _UNKNOWN_GOAL = f"{TASK_PREFIX}UNKNOWN GOAL."
 
@@ -71,13 +73,15 @@ def file_text(entry: HouseholdEntry) -> str:
 
 
 def open_written(entry: HouseholdEntry, engine: str) -> Episode:
-    """Open a household with an engine that reads files; the file is gone once the engine has read it."""
-    from agentic_rl.games import open_game
+    """Open a household with an engine that reads files; the file goes away with the episode."""
+    from agentic_rl.games.engines import open_game
 
-    with tempfile.TemporaryDirectory(prefix="household-") as folder:
-        file = Path(folder) / "game.tw-pddl"
-        file.write_text(file_text(entry), encoding="utf-8")
-        return open_game(file, engine=engine)
+    folder = tempfile.TemporaryDirectory(prefix="household-")
+    file = Path(folder.name) / "game.tw-pddl"
+    file.write_text(file_text(entry), encoding="utf-8")
+    episode = open_game(file, engine=engine)
+    weakref.finalize(episode, folder.cleanup)
+    return episode
 
 
 @cache
@@ -89,7 +93,7 @@ def _domain_and_grammar() -> tuple[str, str]:
     """
     spec = importlib.util.find_spec("alfworld")
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError("game files carry ALFWorld's domain and grammar", hint="pip install alfworld==0.4.2")
+        raise MissingExtraError("game files carry ALFWorld's domain and grammar", hint=INSTALL)
     data = Path(spec.submodule_search_locations[0]) / "data"
     domain = (data / "alfred.pddl").read_text(encoding="utf-8")
     grammar = (data / "alfred.twl2").read_text(encoding="utf-8")
