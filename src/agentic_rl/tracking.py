@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -64,11 +64,15 @@ class Tracker:
                 file.write(line + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-        self._mirror(lambda swanlab: swanlab.log(dict(metrics), step=step))
+        self.mirror(step, metrics)
+
+    def mirror(self, step: int, metrics: Mapping[str, float | int]) -> None:
+        """Show numbers in SwanLab that have a file of their own."""
+        self._call(lambda swanlab: swanlab.log(dict(metrics), step=step))
 
     def close(self, *, failed: bool = False) -> None:
         """Finish the SwanLab run. Harmless when called twice."""
-        self._mirror(lambda swanlab: swanlab.finish(state="crashed" if failed else "success"))
+        self._call(lambda swanlab: swanlab.finish(state="crashed" if failed else "success"))
         self._swanlab = None
 
     def __enter__(self) -> Self:
@@ -79,7 +83,7 @@ class Tracker:
     ) -> None:
         self.close(failed=kind is not None)
 
-    def _mirror(self, call: Any) -> None:
+    def _call(self, call: Callable[[Any], object]) -> None:
         if self._swanlab is None:
             return
         try:

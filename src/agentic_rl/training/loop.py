@@ -11,8 +11,6 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from agentic_rl.games.interface import GameEntry
 from agentic_rl.policy.protocol import AdamConfig, LossConfig, Policy, Sampler
 from agentic_rl.rollout import Rollout, RolloutConfig, RolloutProgress, run_groups
@@ -22,8 +20,8 @@ from agentic_rl.tracking import Tracker
 from agentic_rl.training.config import TrainConfig
 from agentic_rl.training.datums import batch_metrics, build_datums
 from agentic_rl.training.held_out import HeldOut
-from agentic_rl.training.recipe import Credit, Recipe
-from agentic_rl.training.run_directory import RunDirectory
+from agentic_rl.training.recipe import Credit, CreditRule, Recipe
+from agentic_rl.training.run_directory import RunDirectory, read_checkpoints
 from agentic_rl.training.trajectory_log import trajectory_records
 
 if TYPE_CHECKING:
@@ -80,7 +78,7 @@ class Loop:
         self.finished = self.saved = first_update - 1
         with RolloutProgress(updates=self.config.max_steps, finished=self.finished) as progress:
             try:
-                await held_out.evaluate(self.policy, self.finished, progress)
+                await self._evaluate(held_out, self.finished, progress)
                 for update in range(first_update, self.config.max_steps + 1):
                     clock = Clock()
                     with clock("snapshot"):
@@ -95,11 +93,11 @@ class Loop:
                     with clock("credit"):
                         credit = rule.assign(rollout.groups)
                     await finish_before_cancelling(self._learn(update, rollout, credit, clock, progress))
-                    await held_out.evaluate(self.policy, update, progress)
-            except asyncio.CancelledError:
-                await self._save_what_is_learned()
+                    await self._evaluate(held_out, update, progress)
+            except BaseException:
+                await self._save_what_is_learned(progress)
                 raise
-            await self._save("final")
+            await self._save("final", progress)
 
     async def _play(
         self,
@@ -148,28 +146,36 @@ class Loop:
         if self.config.save_every and update % self.config.save_every == 0:
             with clock("checkpoint"):
                 progress.phase("checkpoint")
-                await self._save(f"{self.recipe.checkpoint_word}-{update}")
+                await self._save(f"{self.recipe.checkpoint_word}-{update}", progress)
         self.tracker.log(update, {**metrics, **clock.metrics()})
         progress.end(update, metrics)
+
+    async def _evaluate(self, held_out: HeldOut, update: int, progress: RolloutProgress) -> None:
+        """Held-out games, where due; their files are the record, SwanLab shows the numbers."""
+        if metrics := await held_out.evaluate(self.policy, update, progress):
+            self.tracker.mirror(update, metrics)
 
     def _rollout_metrics(self, rollout: Rollout) -> dict[str, float]:
         rewards = [[self.recipe.reward(t) for t in group.trajectories] for group in rollout.groups]
         return rollout_metrics(rollout, rewards, prefix=self.recipe.rollout_prefix)
 
-    async def _save(self, suffix: str) -> None:
+    async def _save(self, suffix: str, progress: RolloutProgress) -> None:
         """Save state and sampler weights, record them, and print both paths as the eval command takes them."""
         name = f"{self.config.run_name}-{suffix}"
         paths = await self.policy.save(name)
         self.run_directory.record_checkpoint(name, self.finished, paths)
         self.saved = self.finished
-        print(f"Saved state: {paths.state}\nSaved sampler weights: {paths.sampler}", flush=True)
+        progress.write(f"Saved state: {paths.state}")
+        progress.write(f"Saved sampler weights: {paths.sampler}")
 
-    async def _save_what_is_learned(self) -> None:
-        """After Ctrl-C: updates that no checkpoint holds yet are saved before the process goes."""
+    async def _save_what_is_learned(self, progress: RolloutProgress) -> None:
+        """After Ctrl-C or a failure: updates that no checkpoint holds yet are saved before the process goes."""
         if self.finished > self.saved:
-            print(f"interrupted: saving the state after update {self.finished} (Ctrl-C again to stop at once)")
-            await self._save(f"interrupted-{self.recipe.checkpoint_word}-{self.finished}")
-        print("interrupted: go on with --resume and the last `Saved state` path", flush=True)
+            progress.write(f"stopped: saving the state after update {self.finished} (Ctrl-C to go without)")
+            await self._save(f"stopped-{self.recipe.checkpoint_word}-{self.finished}", progress)
+        if self.saved:
+            state = read_checkpoints(self.run_directory.path)[-1].state
+            progress.write(f"go on with: --resume {state}")
 
 
 class Clock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,12 @@ def train(config: TrainConfig, make_recipe: Callable[[Policy], Recipe], *, turn_
     Ctrl-C ends the phase it falls in, saves what was learned and says how to go on; a second one ends at once.
     """
     plan = make_plan(config)
+    if config.temperature != 1 or config.top_p != 1:
+        print(
+            f"warning: sampling at temperature {config.temperature:g} and top-p {config.top_p:g}, but the ratio of PPO "
+            "takes log-probs of the model itself (temperature 1, top-p 1): the update is off-policy by that much",
+            file=sys.stderr,
+        )
     if config.dry_run:
         print(describe(config, plan))
         return 0
@@ -109,6 +116,7 @@ async def _train(
     from agentic_rl.dialogue import ChatFormat
     from agentic_rl.policy import open_policy
     from agentic_rl.tracking import Tracker
+    from agentic_rl.training.held_out import HeldOut
     from agentic_rl.training.loop import Loop
 
     run = _open_run(config, plan)
@@ -147,7 +155,12 @@ async def _train(
     with run, tracker:
         try:
             loop = Loop(config, recipe, policy, chat, run, tracker, turn_limit_reason)
-            await loop.run(plan.games, plan.held_out, first_update=plan.first_update)
+            held_out = HeldOut(
+                config, plan.held_out, chat, loop.rollout_config, recipe.reward, run.path / "evaluations"
+            )
+            await loop.run(plan.games, held_out, first_update=plan.first_update)
+            if learned := held_out.report():
+                print(f"{learned}; trajectories: {run.path / 'trajectories'}", flush=True)
         finally:
             await policy.aclose()
 
