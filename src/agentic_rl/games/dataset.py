@@ -153,3 +153,11 @@ def _task_type(path: Path) -> str:
     if name in TASK_TYPES or not described.is_file():
         return name
     return str(json.loads(described.read_text(encoding="utf-8")).get("task_type", name))
+
+
+def game_at(path: Path) -> GameFile:
+    """One game file by its path alone, of any split."""
+    if not path.is_file():
+        raise DatasetError(f"there is no game file {path}")
+    whole = path.resolve()
+    return GameFile(path=whole, split=whole.parts[-4], task_type=_task_type(whole))

@@ -1,6 +1,6 @@
-"""The process that plays one game on TextWorld: one JSON line in, one JSON line out, until its input ends.
+"""The process that plays one game at a time on TextWorld: one JSON line in, one JSON line out, until its input ends.
 
-Run as `python -m agentic_rl.games.textworld_child GAME_FILE` by `textworld_engine`, never by hand.
+Run as `python -m agentic_rl.games.textworld_child` by `textworld_engine`, never by hand.
 """
 
 from __future__ import annotations
@@ -45,13 +45,16 @@ def shown(state: Any, done: bool) -> dict[str, Any]:
     }
 
 
-def serve(game_file: str, requests: TextIO, replies: TextIO) -> None:
-    """Answer `["reset"]` and `["step", command]`; an exception is told and ends the process."""
-    environment = None
+def serve(requests: TextIO, replies: TextIO) -> None:
+    """Answer `["load", file]`, `["reset"]` and `["step", command]`; an exception is told and ends the process."""
+    environment: Any = None
     for line in requests:
+        reply: dict[str, Any]
         try:
-            environment = environment or start(game_file)
             match json.loads(line):
+                case ["load", game_file]:
+                    environment = start(game_file)
+                    reply = {}
                 case ["step", command]:
                     state, _, done = environment.step(command)
                     reply = shown(state, done)
@@ -59,15 +62,15 @@ def serve(game_file: str, requests: TextIO, replies: TextIO) -> None:
                     state = environment.reset()
                     reply = shown(state, state["won"])
         except Exception as error:
-            replies.write(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
-            replies.flush()
-            return
+            reply = {"error": f"{type(error).__name__}: {error}"}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
+        if "error" in reply:
+            return
 
 
 if __name__ == "__main__":
     # The planner prints on file descriptor 1: keep the pipe for replies alone.
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    serve(sys.argv[1], sys.stdin, pipe)
+    serve(sys.stdin, pipe)

@@ -35,15 +35,24 @@ class TextWorldEpisode:
 
     def __init__(self, path: str | Path) -> None:
         require_textworld()
-        self.path = Path(path)
-        read_record(read_text(self.path), str(path))
         self._child: _Child | None = None
+        self.load(path)
+
+    def load(self, path: str | Path) -> None:
+        """Turn to another game; a process that runs goes on with it at the next reset, which saves its start."""
+        read_record(read_text(Path(path)), str(path))
+        self.path = Path(path)
+        self._loaded = False
 
     def reset(self) -> StepResult:
         """Start the game, or start it again."""
         if self._child is None:
-            self._child = _Child(self.path)
-        return self._child.ask(["reset"])
+            self._child = _Child()
+            self._loaded = False
+        if not self._loaded:
+            self._ask(["load", str(self.path)])
+            self._loaded = True
+        return _result(self._ask(["reset"]))
 
     def step(self, action: str) -> StepResult:
         """Carry out a command.
@@ -53,9 +62,7 @@ class TextWorldEpisode:
         EnvironmentFailure
             The process died or did not answer; this episode is lost, others are not touched.
         """
-        if self._child is None:
-            raise EnvironmentFailure(f"{self.path}: step before reset")
-        return self._child.ask(["step", action])
+        return _result(self._ask(["step", action]))
 
     def close(self) -> None:
         """End the process."""
@@ -68,13 +75,25 @@ class TextWorldEpisode:
         """The process that plays, while there is one."""
         return None if self._child is None else self._child.process.pid
 
+    def _ask(self, request: list[str]) -> dict[str, Any]:
+        if self._child is None or (not self._loaded and request[0] != "load"):
+            raise EnvironmentFailure(f"{self.path}: a step before the first reset")
+        try:
+            return self._child.ask(request)
+        except EnvironmentFailure as failure:
+            raise EnvironmentFailure(f"{self.path}: {failure}") from None
+
+
+def _result(reply: dict[str, Any]) -> StepResult:
+    won = reply["won"]
+    return StepResult(reply["observation"], tuple(reply["admissible"]), won, reply["done"], float(won))
+
 
 class _Child:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self) -> None:
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "agentic_rl.games.textworld_child", str(path)],
+            [sys.executable, "-m", "agentic_rl.games.textworld_child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.stderr,
@@ -83,7 +102,7 @@ class _Child:
         # Runs at the latest when the interpreter exits, be it by an error or by Ctrl-C.
         self.end = weakref.finalize(self, _end, self.process, self.stderr)
 
-    def ask(self, request: list[str]) -> StepResult:
+    def ask(self, request: list[str]) -> dict[str, Any]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -94,13 +113,12 @@ class _Child:
         except (OSError, ValueError):  # a broken pipe, or one that `end` has closed
             line = b""
         if not line.endswith(b"\n"):
-            raise EnvironmentFailure(f"{self.path}: {self._last_words()}")
+            raise EnvironmentFailure(self._last_words())
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             self.end()
-            raise EnvironmentFailure(f"{self.path}: TextWorld failed: {reply['error']}")
-        won = reply["won"]
-        return StepResult(reply["observation"], tuple(reply["admissible"]), won, reply["done"], float(won))
+            raise EnvironmentFailure(f"TextWorld failed: {reply['error']}")
+        return reply
 
     def _last_words(self) -> str:
         if not self.end.alive:

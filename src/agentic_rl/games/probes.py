@@ -1,0 +1,357 @@
+"""Scripted play for the rules that random play hardly ever meets.
+
+Each probe is a list of commands made for one game on the simulator: slicing, hot and cold texts, the floor list, an
+object in two receptacles, a property won and spoilt, a win that a lamp completes. Played on both engines they show a
+difference that thousands of random steps would miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from agentic_rl.games.simulator import KNIVES, TOOLS, Game
+from agentic_rl.games.world import Object
+
+
+class Impossible(Exception):  # noqa: N818 - not an error: this game has nothing for this probe
+    """The game has no object or place for the probe."""
+
+
+class Script:
+    """Plays a game while it writes down the commands; every command must be admissible."""
+
+    def __init__(self, game: Game) -> None:
+        self.world = game.world
+        self.episode = game.episode()
+        self.commands: list[str] = []
+
+    def do(self, *commands: str) -> None:
+        """Carry out commands as they stand."""
+        for command in commands:
+            if command not in self.episode.step("").admissible_actions:
+                raise Impossible
+            self.episode.step(command)
+            self.commands.append(command)
+
+    def try_(self, *commands: str) -> None:
+        """Type commands that need not be admissible."""
+        for command in commands:
+            self.episode.step(command)
+            self.commands.append(command)
+
+    def reach(self, r: int) -> None:
+        """Stand before a receptacle, with its door open."""
+        receptacle = self.world.receptacles[r]
+        if receptacle.place != self.episode.state.place:
+            self.do(f"go to {receptacle.name}")
+        if receptacle.openable and r not in self.episode.state.opened:
+            self.do(f"open {receptacle.name}")
+
+    def take(self, o: int, r: int) -> None:
+        self.reach(r)
+        self.do(f"take {self.object(o)} from {self.receptacle(r)}")
+
+    def put(self, r: int) -> None:
+        """Lay down what is held."""
+        held = self.episode.state.held
+        if held is None:
+            raise Impossible
+        self.reach(r)
+        self.do(f"move {self.object(held)} to {self.receptacle(r)}")
+
+    def put_down(self) -> None:
+        """Lay down what is held wherever it may lie, here if that is possible."""
+        held = self.episode.state.held
+        if held is None:
+            return
+        fitting = [r for r, one in enumerate(self.world.receptacles) if self.world.objects[held].type in one.accepts]
+        if not fitting:
+            raise Impossible
+        self.put(min(fitting, key=lambda r: self.world.receptacles[r].place != self.episode.state.place))
+
+    def treat(self, verb: str) -> None:
+        """Clean, heat or cool what is held, and look at it."""
+        held = self.episode.state.held
+        tools = [r for r, one in enumerate(self.world.receptacles) if one.type in TOOLS[verb]]
+        if held is None or not tools:
+            raise Impossible
+        place = self.world.receptacles[tools[0]].place
+        if place != self.episode.state.place:
+            self.do(f"go to {self.receptacle(tools[0])}")
+        self.do(f"{verb} {self.object(held)} with {self.receptacle(tools[0])}", f"examine {self.object(held)}")
+
+    def object(self, o: int) -> str:
+        return self.world.objects[o].name
+
+    def receptacle(self, r: int) -> str:
+        return self.world.receptacles[r].name
+
+    def where(self, wanted: Callable[[int], bool]) -> tuple[int, int]:
+        """The first (object, receptacle) such that the object can be taken from there."""
+        for r, members in enumerate(self.episode.state.contents):
+            for o in members:
+                if self.world.objects[o].pickupable and wanted(o):
+                    return o, r
+        raise Impossible
+
+
+def probe_scripts(game: Game) -> dict[str, list[str]]:
+    """Every probe that this game has something for: its name and its commands from the start."""
+    scripts = {}
+    for probe in PROBES:
+        script = Script(game)
+        try:
+            probe(script)
+        except Impossible:
+            continue
+        scripts[probe.__name__] = script.commands
+    return scripts
+
+
+def start_of_game(script: Script) -> None:
+    """What can be said and typed before the first trip."""
+    r = script.episode.game.world.receptacles[0].name
+    script.try_("look", "inventory", "help", " look ", "Look", "", f"examine {r}", f"open {r}", f"take x from {r}")
+
+
+def treatments(script: Script) -> None:
+    """Every adjective: clean, hot, cold, and their sums; the later of heat and cool wins."""
+    o, r = script.where(lambda o: all((_one(script, o).cleanable, _one(script, o).heatable, _one(script, o).coolable)))
+    script.take(o, r)
+    script.do(f"examine {script.object(o)}", "inventory")
+    for verb in ("heat", "heat", "cool", "heat", "clean", "cool", "clean"):
+        script.treat(verb)
+    script.put_down()
+    script.do("look")
+
+
+def hot_then_cold(script: Script) -> None:
+    """Without cleaning, which would hide that the one undoes the other."""
+    o, r = script.where(lambda o: _one(script, o).heatable and _one(script, o).coolable)
+    script.take(o, r)
+    for verb in ("cool", "heat", "cool"):
+        script.treat(verb)
+
+
+def sliced(script: Script) -> None:
+    """Slice, take, and treat what was sliced."""
+    _slice_something(script)
+    for verb in ("cool", "heat", "clean", "cool"):
+        script.treat(verb)
+
+
+def sliced_clean(script: Script) -> None:
+    """Sliced and clean, without hot or cool."""
+    _slice_something(script)
+    script.treat("clean")
+
+
+def sliced_elsewhere(script: Script) -> None:
+    """Slice where an object is recorded to be although it lies elsewhere, or has been carried off."""
+    knife, knife_at = script.where(lambda o: _one(script, o).type in KNIVES)
+    o, place = next(_recorded_elsewhere(script), (None, 0))
+    if o is None:
+        raise Impossible
+    script.take(knife, knife_at)
+    here = next(r for r, one in enumerate(script.world.receptacles) if one.place == place)
+    if place != script.episode.state.place:
+        script.do(f"go to {script.receptacle(here)}")
+    script.do(f"slice {script.object(o)} with {script.object(knife)}", "look")
+
+
+def floor(script: Script) -> None:
+    """Take from one receptacle and move to another of the same place: the floor list names it."""
+    for o, r in _takeable(script):
+        place = script.world.receptacles[r].place
+        others = [n for n in script.world.receptacles_at[place] if n != r and _accepts(script, n, o)]
+        if others:
+            script.take(o, r)
+            script.do("look")
+            script.put(others[-1])
+            script.do("look")
+            script.take(o, others[-1])
+            script.put(others[-1])
+            script.do("look")
+            return
+    raise Impossible
+
+
+def back_again(script: Script) -> None:
+    """Take and put back: the floor list forgets it."""
+    for o, r in _takeable(script):
+        if _accepts(script, r, o):
+            script.take(o, r)
+            script.put(r)
+            script.do("look")
+            script.take(o, r)
+            script.try_(f"examine {script.object(o)}", f"take {script.object(o)} from {script.receptacle(r)}")
+            return
+    raise Impossible
+
+
+def in_two(script: Script) -> None:
+    """An object in two receptacles: taken from one it still lies in the other, and can be taken again."""
+    for o, r in _takeable(script):
+        others = [n for n, members in enumerate(script.episode.state.contents) if n != r and o in members]
+        if others:
+            script.take(o, r)
+            script.do(f"examine {script.receptacle(r)}")
+            script.put_down()
+            script.do("look")
+            script.take(o, others[0])
+            script.do("look")
+            script.put_down()
+            script.do("look")
+            return
+    raise Impossible
+
+
+def doors(script: Script) -> None:
+    """Open, close, and open again; a held object over a closed door."""
+    openable = [r for r, one in enumerate(script.world.receptacles) if one.openable]
+    if not openable:
+        raise Impossible
+    name = script.receptacle(openable[0])
+    script.reach(openable[0])
+    script.do(f"close {name}", f"examine {name}", f"open {name}", "look")
+    for o, r in _takeable(script):
+        inside = [n for n in openable if _accepts(script, n, o)]
+        if inside:
+            script.take(o, r)
+            script.put(inside[0])
+            script.do(f"close {script.receptacle(inside[0])}")
+            script.try_(f"take {script.object(o)} from {script.receptacle(inside[0])}")
+            script.reach(inside[0])
+            script.do(f"take {script.object(o)} from {script.receptacle(inside[0])}")
+            return
+
+
+def hollow(script: Script) -> None:
+    """A bowl or a pot in the hand says what is in it, whatever was done to it."""
+    o, r = script.where(lambda o: _one(script, o).holds is not None)
+    script.take(o, r)
+    script.do(f"examine {script.object(o)}")
+    if _one(script, o).cleanable:
+        script.treat("clean")
+
+
+def lamps(script: Script) -> None:
+    """Use a lamp twice, hold things by it, leave and come back."""
+    lamp, r = _lamp(script)
+    script.do(f"go to {script.receptacle(r)}", f"use {script.object(lamp)}", f"use {script.object(lamp)}")
+    script.take(*script.where(lambda o: o in script.world.goal.objects))
+    if script.episode.state.place != script.world.receptacles[r].place:
+        script.do(f"go to {script.receptacle(r)}")
+    script.do(f"use {script.object(lamp)}")
+    script.put_down()
+
+
+def win_and_undo(script: Script) -> None:
+    """Win by the stored walkthrough or the expert, undo the win, and win again."""
+    from agentic_rl.games.expert import solve_from
+
+    solution = solve_from(script.episode) or ()
+    if not solution or not solution[-1].startswith("move "):
+        raise Impossible
+    script.do(*solution)
+    _, kind, number, _, *receptacle = solution[-1].split()
+    script.do(f"take {kind} {number} from {' '.join(receptacle)}", "look", solution[-1], "look", "inventory")
+
+
+def spoilt(script: Script) -> None:
+    """For heat and cool: the other treatment on the way spoils it; a second one mends it."""
+    from agentic_rl.games.expert import solve_from
+
+    other = {"heat": "cool", "cool": "heat", "clean": "heat"}.get(script.world.goal.kind)
+    solution = solve_from(script.episode) or ()
+    if other is None or not solution:
+        raise Impossible
+    before = next(n for n, command in enumerate(solution) if command.startswith(script.world.goal.kind))
+    script.do(*solution[: before + 1])
+    script.treat(other)
+    script.do(*(solve_from(script.episode) or ()), "look")
+
+
+def two_apart(script: Script) -> None:
+    """Two objects of the goal's type in two different receptacles do not win; in one they do."""
+    goal = script.world.goal
+    if len(goal.receptacles) < 2 or len(goal.objects) < 2:
+        raise Impossible
+    first, at = script.where(lambda o: o in goal.objects)
+    script.take(first, at)
+    script.put(goal.receptacles[0])
+    second, at = script.where(lambda o: o in goal.objects and o != first)
+    script.take(second, at)
+    script.put(goal.receptacles[1])
+    script.take(second, goal.receptacles[1])
+    script.put(goal.receptacles[0])
+    script.do("look")
+
+
+PROBES: tuple[Callable[[Script], None], ...] = (
+    start_of_game,
+    treatments,
+    hot_then_cold,
+    sliced,
+    sliced_clean,
+    sliced_elsewhere,
+    floor,
+    back_again,
+    in_two,
+    doors,
+    hollow,
+    lamps,
+    win_and_undo,
+    spoilt,
+    two_apart,
+)
+
+
+def _one(script: Script, o: int) -> Object:
+    return script.world.objects[o]
+
+
+def _accepts(script: Script, r: int, o: int) -> bool:
+    return script.world.objects[o].type in script.world.receptacles[r].accepts
+
+
+def _takeable(script: Script) -> Iterator[tuple[int, int]]:
+    for r, members in enumerate(script.episode.game.world.start.contents):
+        for o in members:
+            if script.world.objects[o].pickupable:
+                yield o, r
+
+
+def _lamp(script: Script) -> tuple[int, int]:
+    for r, members in enumerate(script.episode.state.contents):
+        for o in members:
+            if script.world.objects[o].toggleable:
+                return o, r
+    raise Impossible
+
+
+def _recorded_elsewhere(script: Script) -> Iterator[tuple[int, int]]:
+    """Sliceable objects that are recorded at a place where they lie in no receptacle."""
+    for place, members in enumerate(script.world.start.lying):
+        for o in members:
+            inside = [r for r in script.world.receptacles_at[place] if o in script.world.start.contents[r]]
+            if script.world.objects[o].sliceable and script.world.receptacles_at[place] and not inside:
+                yield o, place
+
+
+def _slice_something(script: Script) -> None:
+    """Slice an object twice, lay the knife down, and take the object."""
+    knife, knife_at = script.where(lambda o: _one(script, o).type in KNIVES)
+    for r, members in enumerate(script.world.start.contents):
+        place = script.world.receptacles[r].place
+        for o in members:
+            if script.world.objects[o].sliceable and o in script.world.start.lying[place]:
+                script.take(knife, knife_at)
+                script.reach(r)
+                command = f"slice {script.object(o)} with {script.object(knife)}"
+                script.do(command, command, "look")
+                script.put_down()
+                script.take(o, r)
+                script.do(f"examine {script.object(o)}")
+                return
+    raise Impossible
