@@ -12,8 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
+
+from agentic_rl.dialogue import ChatFormat
 
 CORPUS = (
     "You are in the middle of a room. Looking quickly around you, you see a cabinet 1, a drawer 2, and a fridge 1.",
@@ -116,14 +118,29 @@ def merges() -> str:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
     tokenizer.train_from_iterator(CORPUS, trainer)
     return tokenizer.to_str()
 
 
-def make_tokenizer(template: str | None, family: Family) -> Any:
+@cache
+def pieces() -> str:
+    """A BPE as SentencePiece makes them (Llama 2, Phi 3): a blank before every text, bytes for unknown letters."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(parts)
+    letters = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=letters, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer.to_str()
+
+
+def make_tokenizer(template: str | None, family: Family, model: str | None = None) -> Any:
     """A tokenizer with a family's tokens and this chat template."""
-    backend = Tokenizer.from_str(merges())
+    backend = Tokenizer.from_str(model or merges())
     backend.add_tokens([AddedToken(token, normalized=False) for token in family.plain.split()])
     names = [token for token in (family.bos, family.eos, *family.special.split()) if token]
     backend.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in names])
@@ -142,3 +159,9 @@ def family_of(name: str) -> Family:
 def tokenizer_of(name: str) -> Any:
     """The tokenizer with the chat template of that name and its family's tokens."""
     return make_tokenizer(TEMPLATES[name], family_of(name))
+
+
+@cache
+def format_of(name: str) -> ChatFormat:
+    """What the probe makes of that template."""
+    return ChatFormat.from_tokenizer(tokenizer_of(name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from template_families import TEMPLATES, Family, make_tokenizer, tokenizer_of
+from template_families import TEMPLATES, Family, family_of, format_of, make_tokenizer, pieces
 
 from agentic_rl.dialogue import TOOL_NAME, TOOL_SCHEMA, ChatFormat, Transcript, parse_tool_call
 from agentic_rl.errors import TemplateError
@@ -72,11 +72,6 @@ EXACT = sorted(WORKS.keys() - REWRITES)
 NATIVE_EXACT = [name for name in EXACT if WORKS[name][2] == NATIVE]
 
 
-@pytest.fixture(scope="module")
-def chats() -> dict[str, ChatFormat]:
-    return {name: ChatFormat.from_tokenizer(tokenizer_of(name)) for name in WORKS}
-
-
 def rendered(chat: ChatFormat, messages: list[dict[str, Any]], *, generate: bool = True) -> str:
     """The template's own full rendering, with nothing of ours in between."""
     text = chat.tokenizer.apply_chat_template(
@@ -123,16 +118,16 @@ def test_the_tables_name_every_template() -> None:
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_a_template_gets_its_dialect(name: str, chats: dict[str, ChatFormat]) -> None:
-    dialect = chats[name].dialect
+def test_a_template_gets_its_dialect(name: str) -> None:
+    dialect = format_of(name).dialect
     system = "system" if dialect.system_role else "in user"
     call = NATIVE if dialect.native_tools else TOLD
     assert (system, TOOL if dialect.tool_role else USER, call) == WORKS[name]
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_the_first_prompt_says_everything_once(name: str, chats: dict[str, ChatFormat]) -> None:
-    chat = chats[name]
+def test_the_first_prompt_says_everything_once(name: str) -> None:
+    chat = format_of(name)
     tokens = chat.render_first(SYSTEM, TASK)
     text = chat.tokenizer.decode(tokens)
     assert tokens == encoded(chat, rendered(chat, chat.first_messages(SYSTEM, TASK)))
@@ -144,8 +139,8 @@ def test_the_first_prompt_says_everything_once(name: str, chats: dict[str, ChatF
 
 @pytest.mark.parametrize("stop", [True, False], ids=["with stop token", "without stop token"])
 @pytest.mark.parametrize("name", EXACT)
-def test_the_prompt_equals_the_templates_own_rendering(name: str, stop: bool, chats: dict[str, ChatFormat]) -> None:
-    chat = chats[name]
+def test_the_prompt_equals_the_templates_own_rendering(name: str, stop: bool) -> None:
+    chat = format_of(name)
     turns = [chat.dialect.turn(*turn) for turn in zip(ANSWERS, OBSERVATIONS, strict=True)]
     samples, full = said_by_template(chat, turns)
     transcript = Transcript(chat, system=SYSTEM, user=TASK)
@@ -155,13 +150,29 @@ def test_the_prompt_equals_the_templates_own_rendering(name: str, stop: bool, ch
     assert transcript.prompt == encoded(chat, full)
 
 
+@pytest.mark.parametrize("name", ["gemma", "gemma3", "llava_next", "phi3", "phi3_5"])
+def test_pieces_that_mark_the_start_of_a_text_are_equal_too(name: str) -> None:
+    chat = ChatFormat.from_tokenizer(make_tokenizer(TEMPLATES[name], family_of(name), pieces()))
+    turns = [chat.dialect.turn(*turn) for turn in zip(ANSWERS, OBSERVATIONS, strict=True)]
+    samples, full = said_by_template(chat, turns)
+    whole = chat.tokenizer(full, add_special_tokens=False, return_offsets_mapping=True)
+    starts = [start for start, _ in whole["offset_mapping"]]
+    transcript, messages = Transcript(chat, system=SYSTEM, user=TASK), chat.first_messages(SYSTEM, TASK)
+    for sample, turn, observation in zip(samples, turns, OBSERVATIONS, strict=True):
+        begin = len(rendered(chat, messages))  # cut the sample out of the whole: alone it would be marked as a start
+        first, last = starts.index(begin), starts.index(begin + len(sample))
+        transcript.add_turn(whole["input_ids"][first:last], observation)
+        messages = [*messages, *turn]
+    assert transcript.prompt == whole["input_ids"]
+
+
 @pytest.mark.parametrize("reasoning", ["", "I open it."])
 @pytest.mark.parametrize("stop", [True, False], ids=["with stop token", "without stop token"])
 @pytest.mark.parametrize("name", NATIVE_EXACT)
 def test_a_structured_call_in_the_templates_spelling_is_read_and_rendered_equal(
-    name: str, stop: bool, reasoning: str, chats: dict[str, ChatFormat]
+    name: str, stop: bool, reasoning: str
 ) -> None:
-    chat = chats[name]
+    chat = format_of(name)
     actions = ["go to fridge 1", "open fridge 1", 'say "é"']
     turns = []
     for action, observation in zip(actions, OBSERVATIONS, strict=True):
@@ -179,8 +190,8 @@ def test_a_structured_call_in_the_templates_spelling_is_read_and_rendered_equal(
 
 
 @pytest.mark.parametrize("name", REWRITES)
-def test_what_a_template_rewrites_in_history_stays_as_it_was(name: str, chats: dict[str, ChatFormat]) -> None:
-    chat = chats[name]
+def test_what_a_template_rewrites_in_history_stays_as_it_was(name: str) -> None:
+    chat = format_of(name)
     transcript = Transcript(chat, system=SYSTEM, user=TASK)
     history: list[dict[str, Any]] = chat.first_messages(SYSTEM, TASK)
     for answer, observation in zip(ANSWERS, OBSERVATIONS, strict=True):
@@ -194,8 +205,8 @@ def test_what_a_template_rewrites_in_history_stays_as_it_was(name: str, chats: d
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_the_turn_ends_with_a_token_the_template_ends_it_with(name: str, chats: dict[str, ChatFormat]) -> None:
-    chat = chats[name]
+def test_the_turn_ends_with_a_token_the_template_ends_it_with(name: str) -> None:
+    chat = format_of(name)
     stops = chat.tokenizer.convert_ids_to_tokens(chat.stop_token_ids)
     assert chat.tokenizer.eos_token in stops
     assert len(stops) == len(set(stops))
@@ -204,8 +215,8 @@ def test_the_turn_ends_with_a_token_the_template_ends_it_with(name: str, chats: 
     assert stops[0] == expected
 
 
-def test_gpt_oss_goes_on_after_its_thoughts_and_its_return_is_not_doubled(chats: dict[str, ChatFormat]) -> None:
-    chat = chats["gptoss"]
+def test_gpt_oss_goes_on_after_its_thoughts_and_its_return_is_not_doubled() -> None:
+    chat = format_of("gptoss")
     assert chat.tokenizer.convert_ids_to_tokens(chat.stop_token_ids) == ["<|return|>", "<|call|>"]
     transcript = Transcript(chat, system=SYSTEM, user=TASK)
     said = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Done.<|return|>"
@@ -214,8 +225,8 @@ def test_gpt_oss_goes_on_after_its_thoughts_and_its_return_is_not_doubled(chats:
     assert text.endswith("Done.<|return|><|start|>user<|message|>Nothing happens.<|end|><|start|>assistant")
 
 
-def test_glm_stops_where_the_next_speaker_begins(chats: dict[str, ChatFormat]) -> None:
-    chat = chats["glm4moe"]
+def test_glm_stops_where_the_next_speaker_begins() -> None:
+    chat = format_of("glm4moe")
     stops = chat.tokenizer.convert_ids_to_tokens(chat.stop_token_ids)
     assert stops == ["<|observation|>", "<|user|>", "<|endoftext|>"]
 
@@ -264,8 +275,9 @@ def test_a_template_that_cannot_carry_the_dialogue_is_refused(template: str | No
     assert refusal.value.hint
 
 
-def test_a_dialogue_whose_turns_nothing_ends_is_refused() -> None:
+def test_a_dialogue_whose_turns_nothing_ends_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
-    with pytest.raises(TemplateError, match="no token ends an assistant turn"):
-        ChatFormat.from_tokenizer(make_tokenizer(template, Family(None, None)))
     assert ChatFormat.from_tokenizer(make_tokenizer(template, Family(None, "</s>"))).stop_token_ids
+    assert not caplog.records
+    assert ChatFormat.from_tokenizer(make_tokenizer(template, Family(None, None))).stop_token_ids == ()
+    assert "every turn runs to its limit" in caplog.text

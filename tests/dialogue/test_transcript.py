@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from template_families import TEMPLATES, tokenizer_of
+from template_families import TEMPLATES, format_of
 
-from agentic_rl.dialogue import SYSTEM_PROMPT, ChatFormat, Transcript, parse_tool_call, with_skills
+import agentic_rl
+from agentic_rl.dialogue import SYSTEM_PROMPT, TOOL_SCHEMA, ChatFormat, Transcript, parse_tool_call, with_skills
+from agentic_rl.dialogue.template_probe import Dialect
 
 USER = "Your task is to: put a mug in the fridge 1."
 OBSERVATION = "Step: 1\nStatus: Action executed.\nObservation:\nYou open the fridge 1."
@@ -28,12 +31,10 @@ SOME = [
     "smolvlm",
 ]
 
-FORMATS = {name: ChatFormat.from_tokenizer(tokenizer_of(name)) for name in TEMPLATES}
-
 
 @pytest.fixture(params=SOME)
 def chat(request: pytest.FixtureRequest) -> ChatFormat:
-    return FORMATS[request.param]
+    return format_of(request.param)
 
 
 def encoded(chat: ChatFormat, text: str) -> list[int]:
@@ -46,7 +47,7 @@ def begun(chat: ChatFormat) -> Transcript:
 
 
 def test_200_turns_through_a_bpe_that_does_not_round_trip() -> None:
-    chat = FORMATS["qwen3"]
+    chat = format_of("qwen3")
     rng, words = random.Random(7), range(len(chat.tokenizer) - 40)  # tokens of text, in any order
     transcript, changed = begun(chat), 0
     for turn in range(200):
@@ -62,9 +63,9 @@ def test_200_turns_through_a_bpe_that_does_not_round_trip() -> None:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data(), name=st.sampled_from(sorted(FORMATS)))
+@given(data=st.data(), name=st.sampled_from(sorted(TEMPLATES)))
 def test_whatever_is_sampled_stays(data: st.DataObject, name: str) -> None:
-    chat = FORMATS[name]
+    chat = format_of(name)
     ids = st.lists(st.integers(0, len(chat.tokenizer) - 1), max_size=12)
     transcript, said = begun(chat), []
     for sampled, observation in data.draw(st.lists(st.tuples(ids, st.text()), max_size=5)):
@@ -110,7 +111,7 @@ def test_a_turn_cut_short_is_closed(chat: ChatFormat, cut: int) -> None:
 
 
 def test_another_end_of_sequence_token_does_not_replace_the_closing() -> None:
-    chat = FORMATS["phi3"]
+    chat = format_of("phi3")
     eos, end = chat.tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|end|>"])
     assert chat.stop_token_ids == (end, eos)
     transcript = begun(chat)
@@ -119,7 +120,7 @@ def test_another_end_of_sequence_token_does_not_replace_the_closing() -> None:
 
 
 def test_sampled_tokens_may_come_as_an_array_and_are_kept_as_integers() -> None:
-    transcript = begun(FORMATS["qwen3"])
+    transcript = begun(format_of("qwen3"))
     transcript.add_turn(np.array([5, 6, 7]), OBSERVATION)
     (start, end), *_ = transcript.spans
     assert transcript.prompt[start:end] == [5, 6, 7]
@@ -127,7 +128,7 @@ def test_sampled_tokens_may_come_as_an_array_and_are_kept_as_integers() -> None:
 
 
 def test_half_a_token_is_no_token() -> None:
-    transcript = begun(FORMATS["qwen3"])
+    transcript = begun(format_of("qwen3"))
     before = transcript.prompt
     with pytest.raises(TypeError):
         transcript.add_turn([5, 6.5], OBSERVATION)  # type: ignore[list-item]
@@ -135,7 +136,7 @@ def test_half_a_token_is_no_token() -> None:
 
 
 def test_the_caller_cannot_rewrite_the_past() -> None:
-    transcript = begun(FORMATS["qwen3"])
+    transcript = begun(format_of("qwen3"))
     before = transcript.prompt
     transcript.prompt.clear()
     transcript.add_turn([5], OBSERVATION)
@@ -156,9 +157,9 @@ def test_branches_of_a_fork_do_not_hear_each_other(chat: ChatFormat) -> None:
     assert branch.spans[0] == trunk.spans[0]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", TEMPLATES)
 def test_every_action_is_found_again_in_the_teachers_sequence(name: str) -> None:
-    chat = FORMATS[name]
+    chat = format_of(name)
     student = begun(chat)
     for turn in range(3):
         student.add_turn([*encoded(chat, f"{turn} {CALL}"), chat.stop_token_ids[0]], OBSERVATION)
@@ -177,9 +178,9 @@ def test_every_action_is_found_again_in_the_teachers_sequence(name: str) -> None
     assert taught.prompt == teacher
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", TEMPLATES)
 def test_no_skill_is_no_change(name: str) -> None:
-    chat = FORMATS[name]
+    chat = format_of(name)
     assert chat.render_first(with_skills(SYSTEM_PROMPT, ""), USER) == chat.render_first(SYSTEM_PROMPT, USER)
 
 
@@ -216,9 +217,9 @@ def test_a_turn_costs_what_it_adds_however_long_the_history(chat: ChatFormat) ->
     assert counting.characters[0] < len(OBSERVATION) + 200
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", TEMPLATES)
 def test_sampled_text_is_read_without_its_stop_token(name: str) -> None:
-    chat = FORMATS[name]
+    chat = format_of(name)
     for stop in chat.stop_token_ids:
         call = parse_tool_call(chat.decode([*encoded(chat, f"I open it. {CALL}"), stop]))
         assert call.valid
@@ -226,6 +227,22 @@ def test_sampled_text_is_read_without_its_stop_token(name: str) -> None:
         assert call.reasoning == "I open it."
 
 
+def test_the_shipped_model_speaks_the_tools_own_language() -> None:
+    transformers = pytest.importorskip("transformers")
+    folder = Path(agentic_rl.__file__).parent / "policy" / "local" / "builtin"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    chat = ChatFormat.from_tokenizer(tokenizer)
+    assert chat.dialect == Dialect(parts=False, system_role=True, tool_role=True, native_tools=True)
+    assert tokenizer.eos_token_id in chat.stop_token_ids
+    messages = chat.first_messages(SYSTEM_PROMPT, USER)
+    transcript = begun(chat)
+    for turn in range(3):
+        transcript.add_turn([*encoded(chat, f"{turn} {CALL}"), tokenizer.eos_token_id], OBSERVATION)
+        messages += chat.dialect.turn(f"{turn} {CALL}", OBSERVATION)
+    whole = tokenizer.apply_chat_template(messages, tools=[TOOL_SCHEMA], add_generation_prompt=True, tokenize=False)
+    assert transcript.prompt == encoded(chat, whole)
+
+
 def test_tokens_beyond_the_vocabulary_can_be_decoded() -> None:
-    chat = FORMATS["qwen3"]  # models pad their embeddings: such tokens can be sampled
+    chat = format_of("qwen3")  # models pad their embeddings: such tokens can be sampled
     assert chat.decode([*encoded(chat, "look"), len(chat.tokenizer) + 100]).startswith("look")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -9,6 +10,8 @@ from typing import Any, Self
 from agentic_rl.dialogue.template_probe import Dialect, Findings, Message, Renderer, probe
 from agentic_rl.dialogue.tool import TOOL_SCHEMA
 from agentic_rl.errors import TemplateError
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,8 @@ class ChatFormat:
     dialect
         Which roles carry what, and whether the template's own tool-call spelling is ours.
     stop_token_ids
-        The tokens that end an assistant turn; the template's own first.
+        The tokens that end an assistant turn; the template's own first. Empty (and warned of) only where neither
+        the template nor the tokenizer has one.
     """
 
     dialect: Dialect
@@ -66,10 +70,7 @@ class ChatFormat:
         end_at_last = _first(_encode(tokenizer, found.ending), own)
         stops = _stops(tokenizer, found, own, end_in_history, end_at_last)
         if not stops:
-            raise TemplateError(
-                "no token ends an assistant turn in this chat template, and the tokenizer has no end-of-sequence token",
-                hint="Set the tokenizer's eos_token.",
-            )
+            _log.warning("No token ends an assistant turn here: every turn runs to its limit. Set the eos_token.")
         return cls(
             dialect=found.dialect,
             stop_token_ids=stops,
