@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import sqrt
 
 from agentic_rl.games.generate.difficulty import Level, level
 from agentic_rl.games.generate.draw import Draw, Weights, fingerprint
@@ -20,7 +21,7 @@ UNSEEN_SHARE = 4
 
 ROOM_NUMBERS = {"kitchen": 1, "living room": 2, "bedroom": 3, "bathroom": 4}
 CORE = {
-    "kitchen": ("Fridge", "Microwave", "SinkBasin", "CounterTop"),
+    "kitchen": ("Fridge", "Microwave", "SinkBasin"),
     "living room": ("Sofa",),
     "bedroom": ("Bed",),
     "bathroom": ("SinkBasin", "Toilet"),
@@ -87,7 +88,7 @@ def _kinds(draw: Draw, room: Room, level: Level) -> list[str]:
     left -= kept
     while left and kept.total() < bound:
         # A kind that is there already counts for less: a small room has a cabinet and a shelf before two cabinets.
-        kind = draw.weighted(Weights({kind: count / (1 + kept[kind]) ** 2 for kind, count in left.items()}))
+        kind = draw.weighted(Weights({kind: sqrt(count) / (1 + kept[kind]) ** 2 for kind, count in left.items()}))
         kept[kind] += 1
         left -= Counter([kind])
     return list(kept.elements())
@@ -122,7 +123,7 @@ def _arranged(draw: Draw, room: Room, level: Level, kinds: list[str]) -> tuple[s
 def _neighbour(draw: Draw, room: Room, kind: str, alone: dict[Receptacle, str]) -> Receptacle | None:
     """The receptacle to share a location with, if any."""
     # Of two that share a place either may be the one that asks, so each asks with the chance that makes this come out.
-    if not draw.chance(1 - (1 - room.not_alone.get(kind, 0.0)) ** 0.5):
+    if not draw.chance(1 - sqrt(1 - room.not_alone.get(kind, 0.0))):
         return None
     pairs = {other: (min(kind, name), max(kind, name)) for other, name in alone.items()}
     weights = Weights({other: room.neighbours.get(pair, 0) for other, pair in pairs.items()})
