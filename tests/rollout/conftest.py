@@ -17,7 +17,8 @@ from agentic_rl.rollout import RolloutConfig
 def chat() -> ChatFormat:
     transformers = pytest.importorskip("transformers")
     folder = Path(agentic_rl.policy.local.__path__[0]) / "builtin"
-    return ChatFormat.from_tokenizer(transformers.AutoTokenizer.from_pretrained(folder))
+    # Not AutoTokenizer, which would bring torch with it.
+    return ChatFormat.from_tokenizer(transformers.PreTrainedTokenizerFast.from_pretrained(folder))
 
 
 @pytest.fixture(scope="session")

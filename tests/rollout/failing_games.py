@@ -51,7 +51,7 @@ class FailingGame:
         time.sleep(self.open_s)
         with self._lock:
             self.opened += 1
-            episode = FailingEpisode(self, self.opened, self.entry.open())
+            episode = FailingEpisode(self, self.opened, self.entry.open(), self.blocking)
         if self.fails(episode.number, -1):
             self.closed += 1
             raise self.error
@@ -63,11 +63,8 @@ class FailingEpisode:
     game: FailingGame
     number: int
     episode: Episode
+    blocking: bool
     steps: int = 0
-
-    @property
-    def blocking(self) -> bool:
-        return self.game.blocking
 
     def reset(self) -> StepResult:
         return self._move(self.episode.reset)

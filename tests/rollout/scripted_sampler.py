@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agentic_rl.dialogue import ChatFormat
-from agentic_rl.games import solve_from
+from agentic_rl.games import SimulatedEpisode, solve_from
 from agentic_rl.games.interface import GameEntry
 from agentic_rl.policy.protocol import Completion, FinishReason, FloatArray, SamplingParams
 from agentic_rl.rollout.trajectory import Trajectory
@@ -46,6 +46,7 @@ def expert(entries: Iterable[GameEntry]) -> Script:
     for entry in entries:
         episode = entry.open()
         observation = episode.reset().observation
+        assert isinstance(episode, SimulatedEpisode)
         solution = solve_from(episode)
         assert solution is not None
         solutions[observation] = solution

@@ -11,7 +11,7 @@ from scripted_sampler import Request, ScriptedSampler, Tally, expert
 
 from agentic_rl.dialogue import ChatFormat
 from agentic_rl.errors import BackendError, ConfigError, SkillsError
-from agentic_rl.games.interface import GameEntry
+from agentic_rl.games.interface import Episode, GameEntry
 from agentic_rl.policy.protocol import Completion, FinishReason, SamplingParams
 from agentic_rl.rollout import Rollout, RolloutConfig, Trajectory, attempts, derive_seed, run_groups
 from agentic_rl.rollout.seeds import FIRST_REQUEST
@@ -219,7 +219,7 @@ def test_an_episode_that_begins_elsewhere_than_its_group_is_dropped(
     games: list[GameEntry], chat: ChatFormat, config: RolloutConfig
 ) -> None:
     class Fickle(FailingGame):
-        def open(self, engine: str = "simulator") -> object:  # type: ignore[override]
+        def open(self, engine: str = "simulator") -> Episode:
             self.opened += 1
             return games[1].open() if engine != "simulator" and self.opened == 3 else self.entry.open()
 
