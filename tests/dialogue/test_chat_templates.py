@@ -275,6 +275,13 @@ def test_a_template_that_cannot_carry_the_dialogue_is_refused(template: str | No
     assert refusal.value.hint
 
 
+def test_a_text_the_template_refuses_is_told_in_one_line() -> None:
+    template = "{% if 'forbidden' in messages[-1].content %}{{ raise_exception('Not\nthat word') }}{% endif %}" + PLAIN
+    chat = ChatFormat.from_tokenizer(make_tokenizer(template, QWEN))
+    with pytest.raises(TemplateError, match="Not that word"):
+        Transcript(chat, system=SYSTEM, user="forbidden")
+
+
 def test_a_dialogue_whose_turns_nothing_ends_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
     assert ChatFormat.from_tokenizer(make_tokenizer(template, Family(None, "</s>"))).stop_token_ids

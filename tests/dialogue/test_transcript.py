@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from template_families import TEMPLATES, format_of
+from transformers import PreTrainedTokenizerFast
 
 import agentic_rl
 from agentic_rl.dialogue import SYSTEM_PROMPT, TOOL_SCHEMA, ChatFormat, Transcript, parse_tool_call, with_skills
@@ -228,9 +229,8 @@ def test_sampled_text_is_read_without_its_stop_token(name: str) -> None:
 
 
 def test_the_shipped_model_speaks_the_tools_own_language() -> None:
-    transformers = pytest.importorskip("transformers")
     folder = Path(agentic_rl.__file__).parent / "policy" / "local" / "builtin"
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     chat = ChatFormat.from_tokenizer(tokenizer)
     assert chat.dialect == Dialect(parts=False, system_role=True, tool_role=True, native_tools=True)
     assert tokenizer.eos_token_id in chat.stop_token_ids

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from agentic_rl.dialogue.template_probe import Dialect, Findings, Message, Renderer, probe
+from agentic_rl.dialogue.template_probe import Dialect, Findings, Message, Renderer, Unfit, probe
 from agentic_rl.dialogue.tool import TOOL_SCHEMA
 from agentic_rl.errors import TemplateError
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ChatFormat:
     """How this tokenizer opens a dialogue, and what stands between two assistant turns.
 
@@ -23,23 +23,17 @@ class ChatFormat:
 
     Attributes
     ----------
-    dialect
-        Which roles carry what, and whether the template's own tool-call spelling is ours.
     stop_token_ids
         The tokens that end an assistant turn; the template's own first. Empty (and warned of) only where neither
         the template nor the tokenizer has one.
     """
 
-    dialect: Dialect
     stop_token_ids: tuple[int, ...]
-    tools: tuple[dict[str, Any], ...] = field(repr=False)
+    _found: Findings
     _render: Renderer = field(repr=False)
-    _before: str = field(repr=False)
-    _after: str = field(repr=False)
-    _fit: Callable[[str], str] = field(repr=False)
-    _closing: tuple[int, ...] = field(repr=False)
-    _end_at: int | None = field(repr=False)
-    _enders: frozenset[int] = field(repr=False)
+    _closing: tuple[int, ...] = field(repr=False)  # the text between an assistant's words and an observation
+    _end_at: int | None = field(repr=False)  # where in it the token stands that ends the turn
+    _enders: frozenset[int] = field(repr=False)  # the tokens with which the template itself ends a turn
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any, tools: Sequence[dict[str, Any]] = (TOOL_SCHEMA,)) -> Self:
@@ -72,13 +66,9 @@ class ChatFormat:
         if not stops:
             _log.warning("No token ends an assistant turn here: every turn runs to its limit. Set the eos_token.")
         return cls(
-            dialect=found.dialect,
             stop_token_ids=stops,
-            tools=render.tools,
+            _found=found,
             _render=render,
-            _before=found.before,
-            _after=found.after,
-            _fit=found.fit,
             _closing=tuple(closing),
             _end_at=end_at,
             _enders=frozenset(token for token in (end_in_history, end_at_last) if token is not None),
@@ -89,13 +79,21 @@ class ChatFormat:
         """The tokenizer this format was made for."""
         return self._render.tokenizer
 
+    @property
+    def dialect(self) -> Dialect:
+        """Which roles carry what, and whether the template's own tool-call spelling is ours."""
+        return self._found.dialect
+
     def first_messages(self, system: str, user: str) -> list[Message]:
         """The first prompt as messages, in this template's dialect."""
-        return self.dialect.opening(system, user, self.tools)
+        return self.dialect.opening(system, user, self._render.tools)
 
     def render_first(self, system: str, user: str) -> list[int]:
         """The first prompt as token ids, up to where the assistant's words begin."""
-        text = self._render(self.first_messages(system, user), native_tools=self.dialect.native_tools)
+        try:
+            text = self._render(self.first_messages(system, user), native_tools=self.dialect.native_tools)
+        except Unfit as why:
+            raise TemplateError(f"this first prompt cannot be written: {why}") from why
         return _encode(self.tokenizer, text)
 
     def bridge(self, sampled: Sequence[int], observation: str) -> list[int]:
@@ -104,7 +102,7 @@ class ChatFormat:
         It is tokenized in one piece and then shortened by what the sampler had already said of the closing, so
         that no token depends on whether a backend hands out the stop token.
         """
-        tokens = _encode(self.tokenizer, f"{self._before}{self._fit(observation)}{self._after}")
+        tokens = _encode(self.tokenizer, f"{self._found.before}{self._found.fit(observation)}{self._found.after}")
         return tokens[self._said_already(sampled, tokens) :]
 
     def decode(self, tokens: Sequence[int]) -> str:

@@ -21,13 +21,23 @@ type Message = dict[str, Any]
 
 SYSTEM, USER, ANSWER, OBSERVATION, ACTION = "qsystemq", "quserq", "qanswerq", "qobservationq", "qactionq"
 
-# Templates treat a tool's answer in one of these ways. The third is the inside of a JSON string.
-FITTINGS: tuple[Callable[[str], str], ...] = (
-    str,
-    str.strip,
-    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    lambda text: json.dumps(text.strip(), ensure_ascii=False)[1:-1],
-)
+
+def verbatim(text: str) -> str:
+    """What most templates do to an observation: nothing."""
+    return text
+
+
+def quoted(text: str) -> str:
+    """The inside of a JSON string (Llama 3.1)."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def quoted_strip(text: str) -> str:
+    """The inside of a JSON string of the text without the white space around it."""
+    return quoted(text.strip())
+
+
+FITTINGS: tuple[Callable[[str], str], ...] = (verbatim, str.strip, quoted, quoted_strip)
 _FITTING_TESTS = (
     f"{OBSERVATION}\nsecond line",
     f"  \t{OBSERVATION} \"a\" 'b' \\ & <c> é\n\nlast line\n \n",
