@@ -34,6 +34,9 @@ class TrainConfig(ModelOptions, GameOptions, TrackingOptions, ABC):
         "token_mean", help="what the loss is divided by: sampled tokens of the batch, its trajectories, or nothing"
     )
     probe: bool = option(True, help="ask the service once, with two tiny forwards, how it reduces the loss")
+    service_reduction: str = option(
+        "auto", metavar="KIND", help="how the service itself reduces the loss; auto asks it, see --probe"
+    )
     lora_rank: int = option(32, minimum=1, help="rank of the LoRA")
     train_unembed: bool = option(False, help="give the output layer a LoRA too")
     save_every: int = option(25, minimum=0, help="save every N updates and at the end; 0 means only at the end")

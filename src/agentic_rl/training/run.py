@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentic_rl.config import as_json
 from agentic_rl.errors import ConfigError
@@ -131,17 +131,7 @@ async def _train(
             log_dir=run.path / "swanlab",
             config=as_json(config),
         )
-        policy = await open_policy(
-            config.backend,
-            base_model=config.base_model,
-            run_dir=run.path,
-            lora_rank=config.lora_rank,
-            seed=config.seed,
-            train_unembed=config.train_unembed,
-            resume_from=config.resume,
-            probe=config.probe,
-            sample_timeout_s=config.sample_timeout,
-        )
+        policy = open_policy(config.backend, config.base_model, **_policy_options(config, run))
         _check_length(config, policy)
         chat = ChatFormat.from_tokenizer(policy.tokenizer)
         recipe = make_recipe(policy)
@@ -163,6 +153,25 @@ async def _train(
                 print(f"{learned}; trajectories: {run.path / 'trajectories'}", flush=True)
         finally:
             await policy.aclose()
+
+
+def _policy_options(config: TrainConfig, run: RunDirectory) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "run_dir": run.path,
+        "lora_rank": config.lora_rank,
+        "seed": config.seed,
+        "train_unembed": config.train_unembed,
+        "resume_from": config.resume,
+    }
+    if config.backend == "pytrio":
+        options |= {
+            "probe": config.probe,
+            "loss_reduction": config.service_reduction,
+            "sample_timeout_s": config.sample_timeout,
+            "max_trajectory_tokens": config.sequence_limit,
+            "group_size": config.group_size,
+        }
+    return options
 
 
 def _open_run(config: TrainConfig, plan: Plan) -> RunDirectory:
