@@ -178,13 +178,14 @@ def test_a_trajectory_whose_follow_up_fails_is_dropped(
     assert "scoring is down" in rollout.failures[0]
 
 
-def test_a_follow_up_that_the_user_must_mend_ends_the_rollout(
-    games: list[GameEntry], chat: ChatFormat, config: RolloutConfig
+@pytest.mark.parametrize("error", [SkillsError("no skill for this task"), OSError("no space left"), KeyError("a slip")])
+def test_any_other_error_of_a_follow_up_ends_the_rollout(
+    games: list[GameEntry], chat: ChatFormat, config: RolloutConfig, error: Exception
 ) -> None:
     async def on_trajectory(trajectory: Trajectory) -> None:
-        raise SkillsError("no skill for this task")
+        raise error
 
-    with pytest.raises(SkillsError, match="no skill"):
+    with pytest.raises(type(error), match="no s|slip"):
         play(games, ScriptedSampler(chat, expert(games)), config, on_trajectory=on_trajectory)
 
 

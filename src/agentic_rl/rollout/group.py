@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agentic_rl.errors import BackendError
 from agentic_rl.games.interface import GameEntry, StepResult
 from agentic_rl.policy.protocol import Completion
-from agentic_rl.rollout.attempts import TrajectoryFailure, costs_one_trajectory, describe
+from agentic_rl.rollout.attempts import TrajectoryFailure
 from agentic_rl.rollout.config import RolloutConfig
 from agentic_rl.rollout.environment import Environments
 from agentic_rl.rollout.play import Branch, FirstPrompt, check_room
@@ -142,8 +143,6 @@ class GroupPlay:
             return
         try:
             await self.table.on_trajectory(trajectory)
-        except Exception as error:
-            if not costs_one_trajectory(error):
-                raise
+        except BackendError as error:
             what = f"{self.entry.game_id}, branch {trajectory.group_index}"
-            raise TrajectoryFailure(f"what follows the end of {what} failed: {describe(error)}") from error
+            raise TrajectoryFailure(f"what follows the end of {what} failed: {error}") from error

@@ -65,12 +65,14 @@ class RolloutProgress:
         self._outer: Any = None
         self._inner: Any = None
         self._phase = ""
+        self._began = time.monotonic()
         self._reset_counts()
         if updates is not None:
             self._outer = self._bar(total=updates, initial=finished, desc="updates", unit="update", position=0)
 
     def begin(self, update: int, phase: str) -> None:
         """An update begins."""
+        self._began = time.monotonic()
         self._reset_counts()
         self.phase(phase)
 
@@ -104,6 +106,7 @@ class RolloutProgress:
 
     def on_start(self, trajectories: int) -> None:
         self._close_inner()
+        self._reset_counts()
         position = 0 if self._outer is None else 1
         description = self._phase or "trajectories"
         self._inner = self._bar(total=trajectories, desc=description, unit="trajectory", position=position, leave=False)
@@ -138,7 +141,6 @@ class RolloutProgress:
 
     def _reset_counts(self) -> None:
         self._ended = self._won = self._dropped = self._turns = 0
-        self._started = time.monotonic()
 
     def _count(self, trajectories: int) -> None:
         if self._inner is not None:
@@ -150,7 +152,7 @@ class RolloutProgress:
         parts = [f"{self._ended} trajectories", f"{self._turns} turns"]
         parts += [f"{self._dropped} dropped"] * (self._dropped > 0)
         parts += [f"{name} {value}" for name, value in shown.items()]
-        parts.append(f"{time.monotonic() - self._started:.1f} s")
+        parts.append(f"{time.monotonic() - self._began:.1f} s")
         return f"update {update}{f'/{self._updates}' if self._updates else ''}: {', '.join(parts)}\n"
 
     def _bar(self, **options: Any) -> Any:

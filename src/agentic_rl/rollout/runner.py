@@ -76,8 +76,8 @@ async def run_groups(
     update
         Part of every seed.
     on_trajectory
-        Called as each trajectory ends, while others still play; awaited before this returns. If it fails, its
-        trajectory is dropped.
+        Called as each trajectory ends, while others still play; awaited before this returns. A `BackendError` drops
+        its trajectory; any other error ends the rollout.
     progress
         Told of every turn and every end.
 
@@ -111,7 +111,8 @@ async def run_groups(
                         await table.slots.acquire()
                         tasks.create_task(play.branch(index))
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            first = errors.exceptions[0]
+            raise first from first.__cause__
     return _collect(plays, table)
 
 
