@@ -110,7 +110,7 @@ def test_other_settings_are_refused_by_name_and_the_games_stay(output: Path) -> 
 
 def test_other_games_are_other_settings(output: Path) -> None:
     play(output, 2)
-    with pytest.raises(ResultsError, match=r"other settings \(games "):
+    with pytest.raises(ResultsError, match=r"other settings \(panel "):
         PartialResults(output, SETTINGS, PANEL[:3])
 
 

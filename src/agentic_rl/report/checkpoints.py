@@ -11,7 +11,7 @@ from agentic_rl.report.figures import INK, INVALID, SUCCESS, bars_of, in_percent
 from agentic_rl.report.figures import require_writable as require_writable_figure
 from agentic_rl.results import Interval, Results, compare, read_results, require_comparable, wilson
 from agentic_rl.results.records import TrajectoryRecord
-from agentic_rl.results.summary import split_metrics
+from agentic_rl.results.summary import aligned, rate_text, split_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,16 +60,14 @@ def checkpoint_table(evaluated: Sequence[Evaluated]) -> str:
     rows = [
         [
             one.label,
-            *(_rate(*one.success(split)) for split in splits),
-            _rate(*one.success()),
+            *(rate_text(*one.success(split)) for split in splits),
+            rate_text(*one.success()),
             f"{one.invalid_actions:.2f}",
             "" if one is evaluated[0] else _against(evaluated[0].results.records, one.results.records),
         ]
         for one in evaluated
     ]
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    aligned = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [header, *rows]]
-    return "\n".join(line.rstrip() for line in aligned)
+    return aligned([header, *rows])
 
 
 def checkpoint_figure(evaluated: Sequence[Evaluated]) -> Figure:
@@ -148,11 +146,6 @@ def _shades(count: int) -> list[str]:
 
 def _rates(counts: Sequence[tuple[int, int]]) -> tuple[list[float], list[Interval]]:
     return [won / games for won, games in counts], [wilson(won, games) for won, games in counts]
-
-
-def _rate(won: int, games: int) -> str:
-    low, high = wilson(won, games)
-    return f"{won / games:6.2%} [{low:.1%}, {high:.1%}]"
 
 
 def _against(before: Sequence[TrajectoryRecord], after: Sequence[TrajectoryRecord]) -> str:

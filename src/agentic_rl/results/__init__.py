@@ -10,7 +10,7 @@ from agentic_rl.results.panel import choose_games, panel_hash
 from agentic_rl.results.partial import PartialResults
 from agentic_rl.results.records import StepRecord, Summary, TrajectoryRecord
 from agentic_rl.results.statistics import Interval, mcnemar_exact, paired_bootstrap, wilson
-from agentic_rl.results.summary import summarize
+from agentic_rl.results.summary import summarize, summary_table
 
 __all__ = [
     "Comparison",
@@ -28,6 +28,7 @@ __all__ = [
     "read_results",
     "require_comparable",
     "summarize",
+    "summary_table",
     "wilson",
     "write_records",
 ]

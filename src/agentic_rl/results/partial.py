@@ -45,8 +45,11 @@ class PartialResults:
         self.panel = frozenset(panel)
         self.records: dict[str, TrajectoryRecord] = {}
         refuse_existing(output, overwrite=overwrite)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = self.path.open("a", encoding="utf-8")
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            self._file: IO[str] = self.path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise ResultsError(f"{self.path} cannot be written: {error.strerror}") from error
         try:
             _lock(self._file, self.path)
             self._go_on_or_begin(overwrite=overwrite)
@@ -111,9 +114,12 @@ class PartialResults:
         self._write(ours)
 
     def _write(self, value: dict[str, Any]) -> None:
-        self._file.write(json_line(value))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._file.write(json_line(value))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise ResultsError(f"{self.path} cannot be written: {error.strerror}") from error
 
 
 def refuse_existing(output: Path, *, overwrite: bool) -> None:
@@ -130,7 +136,7 @@ def _whole_lines(path: Path) -> int:
 
 
 def _difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    there, here = ({"games": header.get("panel"), **header["settings"]} for header in (theirs, ours))
+    there, here = ({"panel": header.get("panel"), **header["settings"]} for header in (theirs, ours))
     names = sorted(name for name in there.keys() | here.keys() if there.get(name) != here.get(name))
     return ", ".join(f"{name} {there.get(name)!r:.60} there, {here.get(name)!r:.60} here" for name in names[:3])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentic_rl.results.records import TrajectoryRecord
+from agentic_rl.results.statistics import wilson
 
 
 def summarize(records: Iterable[TrajectoryRecord]) -> dict[str, float]:
@@ -48,3 +49,37 @@ def split_metrics(records: Sequence[TrajectoryRecord]) -> dict[str, float]:
 def success_rate(records: Sequence[TrajectoryRecord]) -> float:
     """The share of games won."""
     return sum(record.won for record in records) / len(records)
+
+
+def rate_text(won: int, games: int) -> str:
+    """A success rate with its 95 % interval, as it stands in tables."""
+    low, high = wilson(won, games)
+    return f"{won / games:.2%} [{low:.1%}, {high:.1%}]"
+
+
+def summary_table(records: Sequence[TrajectoryRecord]) -> str:
+    """The few numbers of an evaluation that one looks at first: a line for each split, and one for all."""
+    splits = sorted({record.evaluation_split for record in records})
+    rows = [["split", "games", "won", "invalid actions", "steps", "steps/expert"]]
+    for name in [*splits, "overall"] if len(splits) > 1 else splits:
+        played = [record for record in records if name in (record.evaluation_split, "overall")]
+        metrics = split_metrics(played)
+        over_expert = metrics.get("steps_over_expert")
+        rows.append(
+            [
+                name,
+                str(len(played)),
+                rate_text(sum(record.won for record in played), len(played)),
+                f"{metrics['invalid_actions_mean']:.2f}",
+                f"{metrics['steps_mean']:.1f}",
+                "" if over_expert is None else f"{over_expert:.2f}",
+            ]
+        )
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines with straight columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)

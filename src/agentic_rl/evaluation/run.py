@@ -1,0 +1,188 @@
+"""The whole of `eval.py`: what is checked first, what is opened, what is written, what is said at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentic_rl.config import as_json
+from agentic_rl.errors import BackendError, ConfigError
+from agentic_rl.evaluation.config import EvalConfig
+from agentic_rl.evaluation.play import evaluate
+from agentic_rl.evaluation.progress import GameProgress
+from agentic_rl.games.interface import GameEntry
+from agentic_rl.games.source import load_entries
+from agentic_rl.results import PartialResults, Summary, choose_games, panel_hash, summarize, summary_table
+from agentic_rl.results.partial import refuse_existing
+from agentic_rl.rollout import RolloutConfig
+from agentic_rl.rollout.trajectory import StopReason, Trajectory
+
+
+def run_evaluation(config: EvalConfig, *, reward: Callable[[Trajectory], float], turn_limit_reason: StopReason) -> int:
+    """Evaluate one checkpoint (or the base model) from the config to the finished file; the exit code.
+
+    Nothing is loaded or sampled before the output is known to be free and the games are known to be there.
+    """
+    refuse_existing(config.output, overwrite=config.overwrite_output)
+    games = choose_games(
+        load_entries(config.games, config.data_root, config.splits),
+        limit_per_split=config.limit_per_split,
+        seed=config.seed,
+    )
+    if not games:
+        raise ConfigError(f"--split {config.split} has no games")
+    if config.dry_run:
+        print(describe(config, games))
+        return 0
+    with PartialResults(
+        config.output, settings(config), [game.game_id for game in games], overwrite=config.overwrite_output
+    ) as partial:
+        if partial.records:
+            print(f"going on with {len(partial.records)} finished games of {partial.path}")
+        try:
+            asyncio.run(_evaluate(config, games, partial, reward, turn_limit_reason))
+        except KeyboardInterrupt:
+            kept = f"{len(partial.records)} of {len(games)} games are in {partial.path}"
+            print(f"{kept}; the same command goes on with them", file=sys.stderr)
+            raise
+    return 0
+
+
+def settings(config: EvalConfig) -> dict[str, Any]:
+    """Everything that may change a game's outcome, by the names of the flags."""
+    return {name: value for name, value in as_json(config).items() if name not in _HARMLESS}
+
+
+_HARMLESS = frozenset(
+    {
+        "data_root",
+        "split",
+        "limit_per_split",
+        "games_per_batch",
+        "output",
+        "overwrite_output",
+        "dry_run",
+        "sample_retries",
+        "sample_timeout",
+        "run_dir",
+        "run_name",
+        "swanlab_mode",
+        "swanlab_project",
+    }
+)
+"""Where things are, how fast they go and who is told: the panel of games is compared by its own hash."""
+
+
+def describe(config: EvalConfig, games: Sequence[GameEntry]) -> str:
+    """What `--dry-run` prints: the resolved config and the work it implies."""
+    turns = len(games) * config.turn_limit
+    counts = ", ".join(f"{sum(game.split == split for game in games)} {split}" for split in config.splits)
+    return "\n".join(
+        [
+            json.dumps(as_json(config), indent=2),
+            f"games: {counts} (panel {panel_hash(game.game_id for game in games)})",
+            f"at most {turns} turns and {turns * config.turn_tokens} sampled tokens, "
+            f"{config.games_per_batch} games at once",
+            f"output: {config.output}",
+        ]
+    )
+
+
+def rollout_config(config: EvalConfig, turn_limit_reason: StopReason) -> RolloutConfig:
+    """How the games are played."""
+    return RolloutConfig(
+        group_size=1,
+        max_turns=config.turn_limit,
+        max_trajectory_tokens=config.max_trajectory_tokens,
+        max_turn_tokens=config.turn_tokens,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        seed=config.seed,
+        include_admissible_actions=config.include_admissible_actions,
+        engine=config.engine,
+        turn_limit_reason=turn_limit_reason,
+        max_live=config.games_per_batch,
+        sample_retries=config.sample_retries,
+        sample_timeout_s=config.sample_timeout,
+    )
+
+
+async def _evaluate(
+    config: EvalConfig,
+    games: Sequence[GameEntry],
+    partial: PartialResults,
+    reward: Callable[[Trajectory], float],
+    turn_limit_reason: StopReason,
+) -> None:
+    from agentic_rl.tracking import Tracker
+
+    tracker = Tracker(
+        None,
+        mode=config.swanlab_mode,
+        project=config.swanlab_project,
+        name=config.run_name,
+        log_dir=config.run_dir / "swanlab",
+        config=as_json(config),
+    )
+    with tracker:
+        missing = [game for game in games if game.game_id in partial.missing]
+        if missing:
+            await _play(config, missing, partial, reward, turn_limit_reason)
+        metrics = summarize(partial.records.values())
+        partial.finish(
+            Summary(
+                base_model=config.base_model,
+                model_path=config.model_path,
+                skill_free=True,
+                metrics=metrics,
+                panel=panel_hash(game.game_id for game in games),
+                settings=partial.settings,
+            )
+        )
+        tracker.log(0, metrics)
+    print(summary_table(list(partial.records.values())))
+    print(f"Results: {config.output}")
+
+
+async def _play(
+    config: EvalConfig,
+    games: Sequence[GameEntry],
+    partial: PartialResults,
+    reward: Callable[[Trajectory], float],
+    turn_limit_reason: StopReason,
+) -> None:
+    """Play what is missing; every game is on disk as it ends."""
+    from agentic_rl.dialogue import ChatFormat
+    from agentic_rl.policy import open_sampler
+
+    sampler = await open_sampler(
+        config.backend,
+        base_model=config.base_model,
+        model_path=config.model_path,
+        run_root=config.run_dir,
+        sample_timeout_s=config.sample_timeout,
+    )
+    try:
+        chat = ChatFormat.from_tokenizer(sampler.tokenizer)
+        finished = partial.records.values()
+        won = sum(record.won for record in finished)
+        with GameProgress(len(partial.panel), finished=len(finished), won=won) as progress:
+            await evaluate(
+                games,
+                sampler,
+                chat,
+                rollout_config(config, turn_limit_reason),
+                reward=reward,
+                on_record=partial.add,
+                progress=progress,
+            )
+    finally:
+        await sampler.aclose()
+    if partial.missing:
+        raise BackendError(
+            f"{len(partial.missing)} of {len(partial.panel)} games could not be played to their end",
+            hint=f"The warnings say why; the others are kept in {partial.path}, and the same command plays the rest",
+        )
