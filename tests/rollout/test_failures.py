@@ -185,7 +185,7 @@ def test_any_other_error_of_a_follow_up_ends_the_rollout(
     async def on_trajectory(trajectory: Trajectory) -> None:
         raise error
 
-    with pytest.raises(type(error), match="no s|slip"):
+    with pytest.raises(type(error), match=r"no s|slip"):
         play(games, ScriptedSampler(chat, expert(games)), config, on_trajectory=on_trajectory)
 
 
