@@ -10,6 +10,9 @@ from agentic_rl.config import GameOptions, ModelOptions, Preset, TrackingOptions
 from agentic_rl.errors import ConfigError
 
 
+TEXTWORLD_LIVE = 16
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(ModelOptions, GameOptions, TrackingOptions, ABC):
     """training"""
@@ -21,7 +24,9 @@ class TrainConfig(ModelOptions, GameOptions, TrackingOptions, ABC):
     max_trajectory_tokens: int = option(12_000, minimum=64, help="token limit of a trajectory")
     temperature: float = option(1.0, minimum=0, help="sampling temperature; credit assumes 1")
     top_p: float = option(1.0, above=0, maximum=1, help="nucleus sampling; credit assumes 1")
-    max_live_trajectories: int = option(0, minimum=0, help="trajectories played at once; 0 means all of an update")
+    max_live_trajectories: int = option(
+        0, minimum=0, help="trajectories played at once; 0 means all of an update, or 16 on TextWorld (100 MB each)"
+    )
     sample_retries: int = option(2, minimum=0, help="tries after a failed sample before its trajectory is dropped")
     learning_rate: float = option(1e-6, above=0, help="Adam's learning rate")
     beta1: float = option(0.9, minimum=0, maximum=1, help="Adam's beta1")
@@ -63,6 +68,11 @@ class TrainConfig(ModelOptions, GameOptions, TrackingOptions, ABC):
     @abstractmethod
     def turn_tokens(self) -> int:
         """Tokens an assistant turn."""
+
+    @property
+    def live_trajectories(self) -> int | None:
+        """Trajectories played at once; None means all. TextWorld takes a process for each."""
+        return self.max_live_trajectories or (TEXTWORLD_LIVE if self.engine == "textworld" else None)
 
     @property
     def sequence_limit(self) -> int:

@@ -58,7 +58,7 @@ class Loop:
             include_admissible_actions=config.include_admissible_actions,
             engine=config.engine,
             turn_limit_reason=turn_limit_reason,
-            max_live=config.max_live_trajectories or None,
+            max_live=config.live_trajectories,
             sample_retries=config.sample_retries,
             sample_timeout_s=config.sample_timeout,
         )

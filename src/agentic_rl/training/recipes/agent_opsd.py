@@ -28,6 +28,9 @@ class AgentOPSD:
     skills: SkillBook
     teacher_concurrency: int
     evidence_baseline: Literal["rescored", "sampled"]
+    max_sequence_tokens: int | None = None
+    retries: int = 2
+    timeout_s: float | None = None
     gamma: float = 0.95
     reshape_lambda: float = 0.5
     weight_bound: float = 0.2
@@ -42,7 +45,14 @@ class AgentOPSD:
 
     def credit(self, sampler: Sampler, chat: ChatFormat) -> AgentOPSDRule:
         teacher = SkillTeacher(
-            sampler, chat, self.skills, baseline=self.evidence_baseline, concurrency=self.teacher_concurrency
+            sampler,
+            chat,
+            self.skills,
+            baseline=self.evidence_baseline,
+            concurrency=self.teacher_concurrency,
+            max_sequence_tokens=self.max_sequence_tokens,
+            retries=self.retries,
+            timeout_s=self.timeout_s,
         )
         return AgentOPSDRule(self, teacher)
 
@@ -92,6 +102,8 @@ class AgentOPSDRule:
                 **agent_opsd_metrics(credits, evidence),
                 "requests/teacher_count": sum(score.requests for score in scores),
                 "tokens/teacher_scored": sum(score.tokens_scored for score in scores),
+                "requests/baseline_count": sum(score.baseline_requests for score in scores),
+                "tokens/baseline_scored": sum(score.baseline_tokens for score in scores),
                 "tokens/teacher_action": sum(score.action_tokens for score in scores),
                 "time/teacher_seconds": self._busy.seconds,
             },
