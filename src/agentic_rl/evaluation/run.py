@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, cast
 
 from agentic_rl.config import as_json
 from agentic_rl.errors import BackendError, ConfigError
@@ -15,48 +15,15 @@ from agentic_rl.evaluation.play import evaluate
 from agentic_rl.evaluation.progress import GameProgress
 from agentic_rl.games.interface import GameEntry
 from agentic_rl.games.source import load_entries
+from agentic_rl.policy.protocol import Sampler
 from agentic_rl.results import PartialResults, Summary, choose_games, panel_hash, summarize, summary_table
 from agentic_rl.results.partial import refuse_existing
 from agentic_rl.rollout import RolloutConfig
 from agentic_rl.rollout.trajectory import StopReason, Trajectory
 
+type Reward = Callable[[Trajectory], float]
 
-def run_evaluation(config: EvalConfig, *, reward: Callable[[Trajectory], float], turn_limit_reason: StopReason) -> int:
-    """Evaluate one checkpoint (or the base model) from the config to the finished file; the exit code.
-
-    Nothing is loaded or sampled before the output is known to be free and the games are known to be there.
-    """
-    refuse_existing(config.output, overwrite=config.overwrite_output)
-    games = choose_games(
-        load_entries(config.games, config.data_root, config.splits),
-        limit_per_split=config.limit_per_split,
-        seed=config.seed,
-    )
-    if not games:
-        raise ConfigError(f"--split {config.split} has no games")
-    if config.dry_run:
-        print(describe(config, games))
-        return 0
-    with PartialResults(
-        config.output, settings(config), [game.game_id for game in games], overwrite=config.overwrite_output
-    ) as partial:
-        if partial.records:
-            print(f"going on with {len(partial.records)} finished games of {partial.path}")
-        try:
-            asyncio.run(_evaluate(config, games, partial, reward, turn_limit_reason))
-        except KeyboardInterrupt:
-            kept = f"{len(partial.records)} of {len(games)} games are in {partial.path}"
-            print(f"{kept}; the same command goes on with them", file=sys.stderr)
-            raise
-    return 0
-
-
-def settings(config: EvalConfig) -> dict[str, Any]:
-    """Everything that may change a game's outcome, by the names of the flags."""
-    return {name: value for name, value in as_json(config).items() if name not in _HARMLESS}
-
-
-_HARMLESS = frozenset(
+HARMLESS = frozenset(
     {
         "data_root",
         "split",
@@ -73,7 +40,35 @@ _HARMLESS = frozenset(
         "swanlab_project",
     }
 )
-"""Where things are, how fast they go and who is told: the panel of games is compared by its own hash."""
+"""Flags that cannot change how a game ends: where things are, how fast they go, who is told, and which games (they
+are compared by their own hash)."""
+
+
+class OpenSampler(Sampler, Protocol):
+    """What `open_sampler` gives: a sampler that brings its tokenizer."""
+
+    @property
+    def tokenizer(self) -> Any: ...
+
+
+def run_evaluation(config: EvalConfig, *, reward: Reward, turn_limit_reason: StopReason) -> int:
+    """Evaluate one checkpoint (or the base model) from the config to the finished file; the exit code.
+
+    Nothing is loaded or sampled before the output is known to be free and the games are known to be there.
+    """
+    refuse_existing(config.output, overwrite=config.overwrite_output)
+    games = choose_games(
+        load_entries(config.games, config.data_root, config.splits),
+        limit_per_split=config.limit_per_split,
+        seed=config.seed,
+    )
+    if not games:
+        raise ConfigError(f"--split {config.split} has no games")
+    if config.dry_run:
+        print(describe(config, games))
+        return 0
+    asyncio.run(_evaluate(config, games, reward, turn_limit_reason))
+    return 0
 
 
 def describe(config: EvalConfig, games: Sequence[GameEntry]) -> str:
@@ -89,6 +84,15 @@ def describe(config: EvalConfig, games: Sequence[GameEntry]) -> str:
             f"output: {config.output}",
         ]
     )
+
+
+def settings(config: EvalConfig, sampler: Sampler) -> dict[str, Any]:
+    """Everything that may change how a game ends, by the names of the flags.
+
+    Local weights are named by their content, since a folder may hold others tomorrow; a service's by their address.
+    """
+    flags = {name: value for name, value in as_json(config).items() if name not in HARMLESS}
+    return flags | ({"weights": sampler.id} if config.backend == "local" else {})
 
 
 def rollout_config(config: EvalConfig, turn_limit_reason: StopReason) -> RolloutConfig:
@@ -111,11 +115,7 @@ def rollout_config(config: EvalConfig, turn_limit_reason: StopReason) -> Rollout
 
 
 async def _evaluate(
-    config: EvalConfig,
-    games: Sequence[GameEntry],
-    partial: PartialResults,
-    reward: Callable[[Trajectory], float],
-    turn_limit_reason: StopReason,
+    config: EvalConfig, games: Sequence[GameEntry], reward: Reward, turn_limit_reason: StopReason
 ) -> None:
     from agentic_rl.tracking import Tracker
 
@@ -128,50 +128,52 @@ async def _evaluate(
         config=as_json(config),
     )
     with tracker:
-        missing = [game for game in games if game.game_id in partial.missing]
-        if missing:
-            await _play(config, missing, partial, reward, turn_limit_reason)
-        metrics = summarize(partial.records.values())
-        partial.finish(
-            Summary(
-                base_model=config.base_model,
-                model_path=config.model_path,
-                skill_free=True,
-                metrics=metrics,
-                panel=panel_hash(game.game_id for game in games),
-                settings=partial.settings,
-            )
-        )
-        tracker.log(0, metrics)
-    print(summary_table(list(partial.records.values())))
-    print(f"Results: {config.output}")
+        sampler = _open_sampler(config)
+        try:
+            ids = [game.game_id for game in games]
+            with PartialResults(
+                config.output, settings(config, sampler), ids, overwrite=config.overwrite_output
+            ) as partial:
+                await _play(config, games, sampler, partial, reward, turn_limit_reason)
+                tracker.log(0, _finish(config, partial))
+        finally:
+            await sampler.aclose()
+
+
+def _open_sampler(config: EvalConfig) -> OpenSampler:
+    from agentic_rl.policy import open_sampler
+
+    options: dict[str, Any]
+    if config.backend == "local":
+        options = {"run_root": config.run_dir}
+    else:
+        options = {
+            "sample_timeout_s": config.sample_timeout,
+            "max_trajectory_tokens": config.max_trajectory_tokens,
+            "group_size": 1,
+        }
+    return cast(OpenSampler, open_sampler(config.backend, config.base_model, config.model_path, **options))
 
 
 async def _play(
     config: EvalConfig,
     games: Sequence[GameEntry],
+    sampler: OpenSampler,
     partial: PartialResults,
-    reward: Callable[[Trajectory], float],
+    reward: Reward,
     turn_limit_reason: StopReason,
 ) -> None:
     """Play what is missing; every game is on disk as it ends."""
     from agentic_rl.dialogue import ChatFormat
-    from agentic_rl.policy import open_sampler
 
-    sampler = await open_sampler(
-        config.backend,
-        base_model=config.base_model,
-        model_path=config.model_path,
-        run_root=config.run_dir,
-        sample_timeout_s=config.sample_timeout,
-    )
+    chat = ChatFormat.from_tokenizer(sampler.tokenizer)
+    finished, won = len(partial.records), sum(record.won for record in partial.records.values())
+    if finished:
+        print(f"going on with {finished} finished games of {partial.path}", flush=True)
     try:
-        chat = ChatFormat.from_tokenizer(sampler.tokenizer)
-        finished = partial.records.values()
-        won = sum(record.won for record in finished)
-        with GameProgress(len(partial.panel), finished=len(finished), won=won) as progress:
+        with GameProgress(len(games), finished=finished, won=won) as progress:
             await evaluate(
-                games,
+                [game for game in games if game.game_id in partial.missing],
                 sampler,
                 chat,
                 rollout_config(config, turn_limit_reason),
@@ -179,10 +181,30 @@ async def _play(
                 on_record=partial.add,
                 progress=progress,
             )
-    finally:
-        await sampler.aclose()
+    except asyncio.CancelledError:
+        kept = f"{len(partial.records)} of {len(games)} games are in {partial.path}"
+        print(f"{kept}; the same command goes on with them", file=sys.stderr)
+        raise
     if partial.missing:
         raise BackendError(
-            f"{len(partial.missing)} of {len(partial.panel)} games could not be played to their end",
+            f"{len(partial.missing)} of {len(games)} games could not be played to their end",
             hint=f"The warnings say why; the others are kept in {partial.path}, and the same command plays the rest",
         )
+
+
+def _finish(config: EvalConfig, partial: PartialResults) -> dict[str, float]:
+    """Write the finished file and say what stands in it; the metrics."""
+    records = list(partial.records.values())
+    metrics = summarize(records)
+    summary = Summary(
+        base_model=config.base_model,
+        model_path=config.model_path,
+        skill_free=True,
+        metrics=metrics,
+        panel=panel_hash(partial.panel),
+        settings=partial.settings,
+    )
+    partial.finish(summary)
+    print(summary_table(records))
+    print(f"Results: {config.output}")
+    return metrics
