@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 
 from agentic_rl.games import discover
-from agentic_rl.games.expert import solve
+from agentic_rl.games.expert import solve, solve_from
 from agentic_rl.games.generate import LEVELS, household_games
 from agentic_rl.games.interface import TASK_TYPES
 from agentic_rl.games.simulator import Game, load_game
@@ -26,7 +26,12 @@ TURNS = 30
 
 @dataclass(frozen=True)
 class Look:
-    """One game in figures; `actions` is the mean number of admissible commands along the shortest solution."""
+    """One game in figures.
+
+    `actions` is the mean number of admissible commands along the shortest solution. `search` is how many commands
+    someone needs who does not know what lies where: receptacle after receptacle in random order until everything the
+    task needs has been seen, then the shortest way on.
+    """
 
     room: str
     task_type: str
@@ -37,9 +42,23 @@ class Look:
     actions: float
     solution: int
     opens: bool
+    search: int
+    search_20: bool
+    search_50: bool
 
 
-FIGURES = ("receptacles", "closed", "objects", "same_kind", "actions", "solution", "opens")
+FIGURES = {
+    "receptacles": "receptacles",
+    "closed": "of them closed at the start",
+    "objects": "objects",
+    "same_kind": "objects of the task's kind",
+    "actions": "admissible commands a step",
+    "solution": "commands of the shortest solution",
+    "opens": "share of solutions that open a door",
+    "search": "commands of a search in random order",
+    "search_20": "share of searches done within 20",
+    "search_50": "share of searches done within 50",
+}
 
 
 def main() -> None:
@@ -88,6 +107,7 @@ def look(game: Game, room: str, task_type: str) -> Look:
     episode = game.episode()
     actions = [len(episode.reset().admissible_actions)]
     actions += [len(episode.step(command).admissible_actions) for command in solution[:-1]]
+    searched = search(game)
     in_sight = {o for contents in world.start.contents for o in contents}
     return Look(
         room=room,
@@ -99,7 +119,33 @@ def look(game: Game, room: str, task_type: str) -> Look:
         actions=mean(actions),
         solution=len(solution),
         opens=any(command.startswith("open") for command in solution),
+        search=searched,
+        search_20=searched <= 20,
+        search_50=searched <= 50,
     )
+
+
+def search(game: Game) -> int:
+    """Play a game without knowing where its objects are, and count the commands."""
+    rng = random.Random(game.name)
+    world, goal = game.world, game.world.goal
+    episode = game.episode()
+    admissible = episode.reset().admissible_actions
+    order = list(range(len(world.receptacles)))
+    rng.shuffle(order)
+    seen: set[int] = set()
+    steps = 0
+    wanted = 2 if goal.kind == "two" else 1
+    while len(seen & goal.objects) < wanted or (goal.lamps and not seen & goal.lamps):
+        receptacle = order.pop()
+        for command in (f"go to {world.receptacles[receptacle].name}", f"open {world.receptacles[receptacle].name}"):
+            # Where one stands already, or what has no door, is skipped.
+            if command in admissible:
+                admissible = episode.step(command).admissible_actions
+                steps += 1
+        seen.update(episode.state.contents[receptacle])
+    rest = solve_from(episode)
+    return steps + len(rest or ())
 
 
 def by_difficulty(real: list[Look], generated: dict[int, list[Look]]) -> Iterable[str]:
@@ -108,7 +154,7 @@ def by_difficulty(real: list[Look], generated: dict[int, list[Look]]) -> Iterabl
     yield "|---|" + "--:|" * (len(generated) + 1)
     for figure in FIGURES:
         cells = [balanced(looks, figure) for looks in (*generated.values(), real)]
-        yield f"| {figure} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |"
+        yield f"| {FIGURES[figure]} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |"
 
 
 def balanced(looks: list[Look], figure: str) -> float:
@@ -116,16 +162,15 @@ def balanced(looks: list[Look], figure: str) -> float:
 
 
 def by_room(real: list[Look], generated: list[Look]) -> Iterable[str]:
-    yield "| room | " + " | ".join(FIGURES) + " |"
-    yield "|---|" + "--:|" * len(FIGURES)
+    figures = ("receptacles", "closed", "objects", "same_kind", "actions", "solution", "search")
+    yield "| generated / real | " + " | ".join(figure.replace("_", " ") for figure in figures) + " |"
+    yield "|---|" + "--:|" * len(figures)
     for room in ROOMS.values():
-        cells = []
-        for figure in FIGURES:
-            made, found = (
-                mean(getattr(look, figure) for look in looks if look.room == room) for looks in (generated, real)
-            )
-            cells.append(f"{made:.2f} / {found:.2f}")
-        yield f"| {room} | " + " | ".join(cells) + " |"
+        means = [
+            [mean(getattr(look, figure) for look in looks if look.room == room) for looks in (generated, real)]
+            for figure in figures
+        ]
+        yield f"| {room} | " + " | ".join(f"{made:.1f} / {found:.1f}" for made, found in means) + " |"
 
 
 def by_task(real: list[Look], generated: dict[int, list[Look]]) -> Iterable[str]:
