@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from recipe_script import load, run
 from walkthrough import Walkthrough
 
-from agentic_rl.config import run_main
 from agentic_rl.dialogue import ChatFormat
 from agentic_rl.games.interface import GameEntry
 from agentic_rl.games.source import load_entries
 from agentic_rl.results import choose_games, read_results
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = {"08-alfworld": "--max-episode-steps", "09-AgentOPSD": "--max-turns"}
 recipes = pytest.mark.parametrize("recipe", SCRIPTS)
 PUBLISHED_FLAGS = (
@@ -28,17 +24,6 @@ PUBLISHED_FLAGS = (
     "--overwrite-output --swanlab-mode --swanlab-project --max-trajectory-tokens --data-root --backend --preset "
     "--games --engine --no-include-admissible-actions --dry-run"
 )
-
-
-def script(recipe: str) -> ModuleType:
-    name = f"eval_{recipe[:2]}"
-    spec = importlib.util.spec_from_file_location(name, ROOT / recipe / "eval.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -70,7 +55,7 @@ def player(chat: ChatFormat, households: list[GameEntry], monkeypatch: pytest.Mo
 
 def evaluate(recipe: str, output: Path, *flags: str) -> int:
     settings = ["--preset", "laptop", "--games", "household:1", "--limit-per-split", "3", "--games-per-batch", "2"]
-    return run_main(script(recipe).main, [*settings, "--output", str(output), *flags])
+    return run(recipe, [*settings, "--output", str(output), *flags])
 
 
 @recipes
@@ -229,7 +214,7 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(
 @recipes
 def test_help_shows_every_published_flag(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        script(recipe).main(["--help"])
+        load(recipe).main(["--help"])
     assert end.value.code == 0
     shown = capsys.readouterr().out
     own = {"08-alfworld": "--max-assistant-tokens", "09-AgentOPSD": "--max-action-tokens"}
@@ -242,7 +227,7 @@ def test_the_defaults_are_the_published_ones(
     recipe: str, tokens: tuple[int, int], sample_root: Path, output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--data-root", str(sample_root), "--output", str(output), "--dry-run"]
-    assert run_main(script(recipe).main, flags) == 0
+    assert run(recipe, flags) == 0
     config = json.loads(capsys.readouterr().out.partition("\n}\n")[0] + "}")
     turns, turn_tokens = (name for name in config if name in {"max_episode_steps", "max_turns"}), tokens[1]
     assert config[next(turns)] == 50

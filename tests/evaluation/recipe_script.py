@@ -1,0 +1,29 @@
+"""A recipe's `eval.py`, loaded as a module: its folder's name is no Python name."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from agentic_rl.config import run_main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(recipe: str) -> ModuleType:
+    name = f"eval_{recipe[:2]}"
+    spec = importlib.util.spec_from_file_location(name, ROOT / recipe / "eval.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(recipe: str, argv: Sequence[str]) -> int:
+    """The exit code of `eval.py argv`."""
+    return run_main(load(recipe).main, argv)
