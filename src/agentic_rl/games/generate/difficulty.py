@@ -18,7 +18,8 @@ class Level:
     closed
         Factor on the share of cabinets, drawers and safes that can be closed, and so start closed.
     hidden
-        Factor on the chance that an object the task needs lies behind a door.
+        Factor on the chance that an object the task is about lies behind a door; at 0 it does so only if the room has
+        no open place for it.
     distractors
         At most so many objects of the task's kind beyond those it needs; None leaves the real number.
     quirks
