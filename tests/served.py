@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ class Server:
 
     url: str
     context: Any
+    app: Any
     uvicorn: uvicorn.Server
     thread: threading.Thread
 
@@ -37,14 +39,28 @@ class Server:
         assert not self.thread.is_alive()
 
 
-@contextlib.contextmanager
-def serving(model: Path | str, state_dir: Path, *, port: int = 0, **settings: Any) -> Iterator[Server]:
-    """Serve `model` under the seeds' name until the block ends."""
-    from agentic_rl.serving.app import build_app
+@functools.cache
+def _base() -> Any:
+    from agentic_rl.policy.local.loading import load_base_model
+
+    return load_base_model("builtin", device="cpu")
+
+
+def fresh_engine() -> Any:
+    """An engine as a new process would have it; only the base model is loaded once for all of them."""
+    from agentic_rl.policy.local.studio import Studio
     from agentic_rl.serving.local import LocalEngine
+
+    return LocalEngine(Studio(_base()), Path(_base().location))
+
+
+@contextlib.contextmanager
+def serving(state_dir: Path, *, port: int = 0, engine: Any = None, **settings: Any) -> Iterator[Server]:
+    """Serve the built-in model under the seeds' name until the block ends."""
+    from agentic_rl.serving.app import build_app
     from agentic_rl.serving.settings import ServerSettings
 
-    engine = LocalEngine.load(str(model), scratch=state_dir, device="cpu")
+    engine = engine or fresh_engine()
     options = {"api_key": API_KEY, "served_names": (MODEL,), "port": port, "state_dir": state_dir} | settings
     app = build_app(engine, ServerSettings(**options))
     config = uvicorn.Config(app, "127.0.0.1", port, log_level="error", timeout_keep_alive=120)
@@ -56,9 +72,18 @@ def serving(model: Path | str, state_dir: Path, *, port: int = 0, **settings: An
     deadline = time.monotonic() + 30
     while not server.started and time.monotonic() < deadline:
         time.sleep(0.01)
-    running = Server(url, app.state.context, server, thread)
+    running = Server(url, app.state.context, app, server, thread)
     try:
         yield running
     finally:
         if thread.is_alive():
             running.stop()
+
+
+def point_sdk_at(server: Server, home: Path, *, api_key: str = API_KEY) -> Any:
+    """Let the SDK of this process speak to `server`, with a home folder of its own; returns the SDK."""
+    import pytrio as trio
+
+    trio.configure_observability(enabled=False)
+    trio.configure(home=str(home), base_url=server.url, api_key=api_key)
+    return trio

@@ -60,7 +60,7 @@ class Actor:
             payload=wire.mapping(body, "payload"),
         )
         self._context.training.touch(run)
-        return reply(request, self._context.events.submit(event).view())
+        return reply(self._context.events.submit(event).view())
 
     async def poll(self, request: Request) -> Response:
         run = self._training_run(request)
@@ -69,7 +69,7 @@ class Actor:
         # The client gives up after the time that it asks us to wait, so the answer leaves five seconds earlier.
         seconds = min(max(float(wait[1]) - 5.0, 0.0), LONGEST_WAIT) if wait else 0.0
         event = await self._context.events.wait(request.path_params["event"], run, seconds)
-        return reply(request, event.view())
+        return reply(event.view())
 
     async def heartbeat(self, request: Request) -> Response:
         wire.decode_json(await body_of(request))

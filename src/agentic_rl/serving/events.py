@@ -81,21 +81,19 @@ class EventQueue:
     def __init__(self, execute: Callable[[Event], Awaitable[Outcome]], faults: Faults) -> None:
         self._execute = execute
         self._faults = faults
-        self._events: dict[str, Event] = {}
+        self._events: dict[tuple[str, str], Event] = {}
         self._waiting: dict[str, deque[Event]] = {}
         self._last_index: dict[str, int] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
 
     def submit(self, event: Event) -> Event:
         """Take an event in. An id that is known is refused with 409, which tells the client to poll for it."""
-        if (known := self._events.get(event.id)) is not None:
-            if known.run != event.run:
-                raise WireError(403, "forbidden", "this event belongs to another run")
+        if (event.run, event.id) in self._events:
             raise WireError(409, "event_exists", f"{event.id} was accepted before")
         if event.index <= self._last_index.get(event.run, 0):
             raise WireError(400, "event_out_of_order", f"the run has accepted event {event.index} already")
         self._last_index[event.run] = event.index
-        self._events[event.id] = event
+        self._events[event.run, event.id] = event
         self._waiting.setdefault(event.run, deque()).append(event)
         if event.run not in self._workers:
             self._workers[event.run] = asyncio.create_task(self._work(event.run))
@@ -103,8 +101,8 @@ class EventQueue:
 
     async def wait(self, event_id: str, run: str, seconds: float) -> Event:
         """The event, as soon as it has ended or the time is up."""
-        event = self._events.get(event_id)
-        if event is None or event.run != run:
+        event = self._events.get((run, event_id))
+        if event is None:
             raise WireError(404, "event_not_found", f"no event {event_id}; it may have been lost with a restart")
         if event.ended is None and seconds > 0:
             with contextlib.suppress(TimeoutError):
@@ -118,9 +116,9 @@ class EventQueue:
     def forget_old(self) -> None:
         """Let go of the payloads and results that nobody has asked for in a long time."""
         oldest = time.monotonic() - KEPT_SECONDS
-        for event in list(self._events.values()):
+        for key, event in list(self._events.items()):
             if event.ended is not None and event.ended < oldest:
-                del self._events[event.id]
+                del self._events[key]
 
     async def aclose(self) -> None:
         """Let what runs come to its end; what waits is dropped."""

@@ -50,11 +50,9 @@ def problem(status: int, code: str, message: str) -> JSONResponse:
     return JSONResponse({"code": code, "message": message}, status_code=status)
 
 
-def reply(request: Request, value: Mapping[str, Any]) -> Response:
-    """An actor's answer, in the form that the client asked for."""
-    if "msgpack" in request.headers.get("accept", "application/msgpack"):
-        return Response(encode_msgpack(value), media_type="application/msgpack")
-    return JSONResponse(value)
+def reply(value: Mapping[str, Any]) -> Response:
+    """An event's answer; MessagePack, because results hold bytes."""
+    return Response(encode_msgpack(value), media_type="application/msgpack")
 
 
 async def body_of(request: Request) -> bytes:

@@ -191,7 +191,7 @@ async def in_thread[T](work: Callable[[], T]) -> T:
 
 def _configure(sdk: Any, max_in_flight: int, retry_window_s: float) -> None:
     wanted: dict[str, Any] = {
-        "retry_max_attempts": 6,
+        "retry_max_attempts": 5,
         "sampling_retry_timeout": retry_window_s,
         "training_retry_timeout": retry_window_s,
         "sampling_max_in_flight": max_in_flight,
