@@ -1,8 +1,9 @@
-"""Compare the base model and two checkpoints on the same games: a table, and a figure.
+"""Compare the base model and its checkpoints on the same games: a table, and a figure.
 
-Reads three evaluation files of `09-AgentOPSD/eval.py` and nothing else; needs no extra, no model and no games.
+Reads evaluation files of `09-AgentOPSD/eval.py` and nothing else; needs no extra, no model and no games.
 
     uv run python 09-AgentOPSD/analysis.py
+    uv run python 09-AgentOPSD/analysis.py --files "Base=base.jsonl,Update 15=update-15.jsonl"
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ class AnalysisConfig:
         metavar="DIR",
         help=f"the folder that holds {', '.join(CHECKPOINTS.values())}",
     )
+    files: str | None = option(
+        None,
+        metavar="LIST",
+        help="other files of that folder to compare, as LABEL=FILE,LABEL=FILE; the first is what the others are "
+        "compared with",
+    )
     output: Path = option(
         Path("09-AgentOPSD/images/agentopsd_checkpoint_evaluation.png"),
         metavar="FILE",
@@ -41,9 +48,10 @@ class AnalysisConfig:
 def main(argv: Sequence[str] | None = None) -> int:
     config = parse_config(AnalysisConfig, argv, prog="09-AgentOPSD/analysis.py", description=__doc__.split("\n\n")[0])
 
-    from agentic_rl.report import report_checkpoints
+    from agentic_rl.report import parse_files, report_checkpoints
 
-    files = {label: config.result_dir / name for label, name in CHECKPOINTS.items()}
+    named = config.files or ",".join(f"{label}={name}" for label, name in CHECKPOINTS.items())
+    files = parse_files(named, config.result_dir)
     print(report_checkpoints(files, config.output, dpi=config.dpi))
     print(f"Figure: {config.output}")
     return 0

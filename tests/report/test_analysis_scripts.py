@@ -57,6 +57,17 @@ def test_folder_output_and_resolution_can_be_chosen(recipe: str, tmp_path: Path)
     assert output.read_text().startswith("<?xml")
 
 
+def test_other_files_can_be_compared_by_name(tmp_path: Path) -> None:
+    results(tmp_path, "08-alfworld")
+    named = "Before=base-qwen35-4b-eval.jsonl, After = checkpoint-80steps.jsonl"
+    output = tmp_path / "figure.png"
+    done = analysis("08-alfworld", "--result-dir", str(tmp_path), "--files", named, "--output", str(output))
+    assert done.returncode == 0, done.stderr
+    _, before, after, _ = done.stdout.splitlines()
+    assert before.split()[:2] == ["Before", "0.00%"]
+    assert after.split()[:2] == ["After", "50.00%"]
+
+
 @recipes
 def test_missing_files_are_one_line_and_exit_code_2(recipe: str, tmp_path: Path) -> None:
     done = analysis(recipe, "--result-dir", str(tmp_path))
@@ -80,7 +91,7 @@ def test_files_with_different_games_are_one_line_and_exit_code_2(tmp_path: Path)
 @recipes
 def test_help_shows_every_flag(recipe: str) -> None:
     shown = analysis(recipe, "--help").stdout
-    for flag in ("--result-dir", "--output", "--dpi", FIGURES[recipe], *FILES[recipe]):
+    for flag in ("--result-dir", "--files", "--output", "--dpi", FIGURES[recipe], *FILES[recipe]):
         assert flag in shown.replace("\n", "").replace(" " * 34, " ")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,11 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.text import Annotation
-from played import evaluation, game, step
+from played import evaluation, game, step, summary
 
 from agentic_rl.errors import ResultsError
-from agentic_rl.report import Evaluated, checkpoint_figure, checkpoint_table, report_checkpoints
-from agentic_rl.results import read_results, wilson
+from agentic_rl.report import Evaluated, checkpoint_figure, checkpoint_table, parse_files, report_checkpoints
+from agentic_rl.results import read_results, wilson, write_records
 
 # Games won of 10 seen and 8 unseen, and invalid actions a game.
 PLAYED = {"Base": (3, 2, 4), "Step 40": (5, 2, 3), "Step 80": (6, 7, 1)}
@@ -106,6 +107,15 @@ def test_the_table_says_rates_intervals_and_the_difference_on_the_same_games(eva
     assert "p = 0.0078" in step80
 
 
+def test_the_table_notes_settings_that_differ(tmp_path: Path) -> None:
+    games, evaluated = [game(1, won=True)], []
+    for label, seed in (("Base", 42), ("Other", 43)):
+        path = tmp_path / f"{label}.jsonl"
+        write_records(path, games, replace(summary(games), settings={"seed": seed}))
+        evaluated.append(Evaluated(label, read_results(path)))
+    assert checkpoint_table(evaluated).splitlines()[-1] == "note: the files differ in seed: 42, 43"
+
+
 @pytest.mark.parametrize(("dpi", "width"), [(300, 3150), (150, 1575)])
 def test_the_figure_has_the_resolution_asked_for(files: dict[str, Path], tmp_path: Path, dpi: int, width: int) -> None:
     output = tmp_path / "images" / "new" / "figure.png"
@@ -123,3 +133,14 @@ def test_files_of_different_games_leave_no_figure(files: dict[str, Path], tmp_pa
     with pytest.raises(ResultsError, match="different games"):
         report_checkpoints(files, tmp_path / "figure.png", dpi=150)
     assert not (tmp_path / "figure.png").exists()
+
+
+def test_files_are_named_by_their_labels_in_order() -> None:
+    files = parse_files("Base=a.jsonl, Step 5 = /tmp/b=c.jsonl", Path("results"))
+    assert list(files.items()) == [("Base", Path("results/a.jsonl")), ("Step 5", Path("/tmp/b=c.jsonl"))]
+
+
+@pytest.mark.parametrize("text", ["", "a.jsonl", "=a.jsonl", "Base=", "Base=a.jsonl,", "Base=a.jsonl,Base=b.jsonl"])
+def test_a_list_of_files_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(ResultsError, match="--files: "):
+        parse_files(text, Path("results"))

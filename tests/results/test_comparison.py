@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from played import evaluation, game, summary
 
 from agentic_rl.errors import ResultsError
-from agentic_rl.results import compare, read_results, require_comparable, write_records
+from agentic_rl.results import compare, differing_settings, read_results, require_comparable, write_records
 
 BEFORE = [game(number, won=number < 4) for number in range(10)]
 AFTER = [game(number, won=number != 0 and number < 8) for number in range(10)]
@@ -51,3 +52,19 @@ def test_a_file_played_with_skills_is_named(tmp_path: Path) -> None:
     write_records(second, AFTER, summary(AFTER, skill_free=False))
     with pytest.raises(ResultsError, match=r"only .*b.jsonl was played with skills"):
         require_comparable([read_results(file) for file in (first, second)])
+
+
+def test_settings_that_differ_are_told_and_the_checkpoint_is_none_of_them(tmp_path: Path) -> None:
+    files = []
+    for name, temperature in (("a", 0.01), ("b", 1.0)):
+        settings = {"seed": 42, "temperature": temperature, "model_path": name, "weights": name}
+        write_records(tmp_path / name, BEFORE, replace(summary(BEFORE), settings=settings))
+        files.append(read_results(tmp_path / name))
+    assert differing_settings(files) == {"temperature": (0.01, 1.0)}
+    assert differing_settings([files[0], files[0]]) == {}
+
+
+def test_files_that_do_not_say_how_they_were_played_differ_in_nothing(tmp_path: Path) -> None:
+    says_nothing = read_results(evaluation(tmp_path / "a.jsonl", BEFORE))
+    write_records(tmp_path / "b.jsonl", BEFORE, replace(summary(BEFORE), settings={"seed": 42}))
+    assert differing_settings([says_nothing, read_results(tmp_path / "b.jsonl")]) == {}

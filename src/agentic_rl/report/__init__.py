@@ -4,7 +4,13 @@
 its updates; `figures` holds what both look like.
 """
 
-from agentic_rl.report.checkpoints import Evaluated, checkpoint_figure, checkpoint_table, report_checkpoints
+from agentic_rl.report.checkpoints import (
+    Evaluated,
+    checkpoint_figure,
+    checkpoint_table,
+    parse_files,
+    report_checkpoints,
+)
 from agentic_rl.report.learning import LearningPoint, learning_curve
 
 __all__ = [
@@ -13,5 +19,6 @@ __all__ = [
     "checkpoint_figure",
     "checkpoint_table",
     "learning_curve",
+    "parse_files",
     "report_checkpoints",
 ]

@@ -7,9 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentic_rl.report.figures import INK, INVALID, SUCCESS, bars_of, in_percent, new_figure, plain, save
-from agentic_rl.report.figures import require_writable as require_writable_figure
-from agentic_rl.results import Interval, Results, compare, read_results, require_comparable, wilson
+from agentic_rl.errors import ResultsError
+from agentic_rl.report.figures import (
+    INK,
+    INVALID,
+    SUCCESS,
+    bars_of,
+    in_percent,
+    new_figure,
+    plain,
+    require_writable,
+    save,
+)
+from agentic_rl.results import (
+    Interval,
+    Results,
+    compare,
+    differing_settings,
+    read_results,
+    require_comparable,
+    wilson,
+)
 from agentic_rl.results.records import TrajectoryRecord
 from agentic_rl.results.summary import aligned, rate_text, split_metrics
 
@@ -38,6 +56,25 @@ class Evaluated:
         return split_metrics(self.results.records)["invalid_actions_mean"]
 
 
+def parse_files(text: str, folder: Path) -> dict[str, Path]:
+    """`LABEL=FILE,LABEL=FILE` → label → path. A relative FILE stands in `folder`.
+
+    Raises
+    ------
+    ResultsError
+        An entry without a label or a file, or a label that stands twice.
+    """
+    files: dict[str, Path] = {}
+    for entry in text.split(","):
+        label, _, name = (part.strip() for part in entry.partition("="))
+        if not label or not name:
+            raise ResultsError(f"--files: {entry.strip()!r} is not LABEL=FILE")
+        if label in files:
+            raise ResultsError(f"--files: the label {label!r} stands twice")
+        files[label] = folder / name
+    return files
+
+
 def report_checkpoints(files: Mapping[str, Path], output: Path, *, dpi: int) -> str:
     """Read the files (label → path), check that they can be compared, draw the figure; the table as text.
 
@@ -46,7 +83,7 @@ def report_checkpoints(files: Mapping[str, Path], output: Path, *, dpi: int) -> 
     ResultsError
         A file is missing or damaged, or the files hold different games, base models or prompts.
     """
-    require_writable_figure(output)
+    require_writable(output)
     evaluated = [Evaluated(label, read_results(path)) for label, path in files.items()]
     require_comparable([one.results for one in evaluated])
     save(checkpoint_figure(evaluated), output, dpi=dpi)
@@ -67,7 +104,9 @@ def checkpoint_table(evaluated: Sequence[Evaluated]) -> str:
         ]
         for one in evaluated
     ]
-    return aligned([header, *rows])
+    differing = differing_settings([one.results for one in evaluated])
+    notes = [f"note: the files differ in {name}: {', '.join(map(str, values))}" for name, values in differing.items()]
+    return "\n".join([aligned([header, *rows]), *notes])
 
 
 def checkpoint_figure(evaluated: Sequence[Evaluated]) -> Figure:

@@ -4,7 +4,7 @@ Knows files and numbers only. A file holds one record a game and one summary (`r
 under way keeps its games in a `.partial` beside it (`partial`); `panel` says which games, `comparison` who is better.
 """
 
-from agentic_rl.results.comparison import Comparison, compare, require_comparable
+from agentic_rl.results.comparison import Comparison, compare, differing_settings, require_comparable
 from agentic_rl.results.files import Results, read_results, write_records
 from agentic_rl.results.panel import choose_games, panel_hash
 from agentic_rl.results.partial import PartialResults
@@ -22,6 +22,7 @@ __all__ = [
     "TrajectoryRecord",
     "choose_games",
     "compare",
+    "differing_settings",
     "mcnemar_exact",
     "paired_bootstrap",
     "panel_hash",

@@ -10,6 +10,9 @@ from agentic_rl.results.files import Results
 from agentic_rl.results.records import TrajectoryRecord
 from agentic_rl.results.statistics import Interval, mcnemar_exact, paired_bootstrap
 
+CHECKPOINT_SETTINGS = frozenset({"model_path", "weights"})
+"""Settings that name what is compared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -76,6 +79,19 @@ def require_comparable(results: Sequence[Results]) -> None:
         if first.summary.skill_free != other.summary.skill_free:
             with_skills = other.path if first.summary.skill_free else first.path
             raise ResultsError(f"{pair} cannot be compared: only {with_skills} was played with skills")
+
+
+def differing_settings(results: Sequence[Results]) -> dict[str, tuple[object, ...]]:
+    """The settings, other than the checkpoint, in which files that may be compared were played differently.
+
+    Name → one value a file. Files that do not say (published ones do not) differ in nothing that could be known.
+    """
+    known = [one.summary.settings for one in results if one.summary.settings is not None]
+    if len(known) < len(results):
+        return {}
+    names = sorted({name for settings in known for name in settings} - CHECKPOINT_SETTINGS)
+    values = {name: tuple(settings.get(name) for settings in known) for name in names}
+    return {name: found for name, found in values.items() if any(value != found[0] for value in found)}
 
 
 def _unshared(first: set[str], second: set[str]) -> str:
