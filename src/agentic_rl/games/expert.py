@@ -126,9 +126,32 @@ class _Remaining:
     def __call__(self, state: State) -> float:
         if is_won(self.world, state):
             return 0
+        if state.held is None or state.held in self.objects:
+            return self._with_free_hand(state)
+        return min((cost + self._with_free_hand(then) for cost, then in self._laid_down(state)), default=inf)
+
+    def _with_free_hand(self, state: State) -> float:
         if self.kind == "two":
             return self._two(state)
         return min((cost + self._rest(state, o, place) for o, _, cost, place in self._fetched(state)), default=inf)
+
+    def _laid_down(self, state: State) -> Iterator[tuple[int, State]]:
+        """Ways to get rid of a held thing that is not wanted: commands, and the state after them."""
+        assert state.held is not None
+        kind = self.world.objects[state.held].type
+        seen = set()
+        for r, receptacle in enumerate(self.world.receptacles):
+            door = self._closed(state, r)
+            # What stands at one place differs only by its door, and by what opening it is good for.
+            key = receptacle.place, door, r if door and self._matters(state, r) else None
+            if kind in receptacle.accepts and key not in seen:
+                seen.add(key)
+                opened = state.opened | {r} if door else state.opened
+                cost = (receptacle.place != state.place) + door + 1
+                yield cost, state._replace(place=receptacle.place, held=None, opened=opened)
+
+    def _matters(self, state: State, r: int) -> bool:
+        return r in self.targets or not self.objects.isdisjoint(state.contents[r])
 
     def places(self, state: State) -> set[int]:
         """Where a solution may lead, given that nothing has to be laid down."""

@@ -147,16 +147,27 @@ def sliced_clean(script: Script) -> None:
 
 
 def sliced_elsewhere(script: Script) -> None:
-    """Slice where an object is recorded to be although it lies elsewhere, or has been carried off."""
+    """Slice where an object is recorded to be although it lies elsewhere, and again when it has been carried off."""
     knife, knife_at = script.where(lambda o: _one(script, o).type in KNIVES)
-    o, place = next(_recorded_elsewhere(script), (None, 0))
-    if o is None:
+    recorded = list(_recorded_elsewhere(script))
+    if not recorded:
         raise Impossible
     script.take(knife, knife_at)
-    here = next(r for r, one in enumerate(script.world.receptacles) if one.place == place)
-    if place != script.episode.state.place:
-        script.do(f"go to {script.receptacle(here)}")
-    script.do(f"slice {script.object(o)} with {script.object(knife)}", "look")
+    for o, place in recorded:
+        _slice_at(script, o, place, knife)
+        for r, members in enumerate(script.episode.state.contents):
+            if o in members:  # visible, but not offered where it lies
+                script.reach(r)
+                script.try_(f"slice {script.object(o)} with {script.object(knife)}", "look")
+    script.put_down()
+    for o, place in recorded:
+        for r, members in enumerate(script.episode.state.contents):
+            if o in members and _one(script, o).pickupable:
+                script.take(o, r)
+                script.put_down()
+                script.take(*script.where(lambda held: held == knife))
+                _slice_at(script, o, place, knife)
+                return
 
 
 def floor(script: Script) -> None:
@@ -246,6 +257,21 @@ def lamps(script: Script) -> None:
     script.put_down()
 
 
+def lamp_first(script: Script) -> None:
+    """Light first, fetch the object, and win by coming back; leaving loses it again."""
+    lamp, r = _lamp(script)
+    place = script.world.receptacles[r].place
+    goal = script.world.goal
+    if lamp not in goal.lamps:
+        raise Impossible
+    away = [(o, at) for o, at in _takeable(script) if o in goal.objects and script.world.receptacles[at].place != place]
+    if not away:
+        raise Impossible
+    script.do(f"go to {script.receptacle(r)}", f"use {script.object(lamp)}")
+    script.take(*away[0])
+    script.do(f"go to {script.receptacle(r)}", "look", f"go to {script.receptacle(away[0][1])}", "inventory")
+
+
 def win_and_undo(script: Script) -> None:
     """Win by the stored walkthrough or the expert, undo the win, and win again."""
     from agentic_rl.games.expert import solve_from
@@ -301,6 +327,7 @@ PROBES: tuple[Callable[[Script], None], ...] = (
     doors,
     hollow,
     lamps,
+    lamp_first,
     win_and_undo,
     spoilt,
     two_apart,
@@ -337,6 +364,12 @@ def _recorded_elsewhere(script: Script) -> Iterator[tuple[int, int]]:
             inside = [r for r in script.world.receptacles_at[place] if o in script.world.start.contents[r]]
             if script.world.objects[o].sliceable and script.world.receptacles_at[place] and not inside:
                 yield o, place
+
+
+def _slice_at(script: Script, o: int, place: int, knife: int) -> None:
+    if place != script.episode.state.place:
+        script.do(f"go to {script.receptacle(script.world.receptacles_at[place][0])}")
+    script.do(f"slice {script.object(o)} with {script.object(knife)}", "look")
 
 
 def _slice_something(script: Script) -> None:

@@ -62,8 +62,8 @@ GOALS = {
 """The six forms of goal. OBJECT is the type to handle; TARGET the type of receptacle, or of lamp for `light`."""
 
 
-type Facts = dict[str, list[tuple[str, ...]]]
-"""Predicate (lower case) to the argument tuples it is true of, in file order, duplicates included."""
+type Facts = dict[str, list[list[str]]]
+"""Predicate (lower case) to its facts in file order, each as its words: the predicate's and its arguments."""
 
 
 class UnknownGameError(GameFileError):
@@ -145,18 +145,19 @@ def parse_problem(problem: str, task: str, name: str, walkthrough: tuple[str, ..
     start, end = text.find("(:init"), text.find("(:goal")
     if not 0 <= start < end:
         raise GameFileError(f"{name}: pddl_problem has no (:init …) before a (:goal …)", hint=REDOWNLOAD)
-    if text.count("(") != text.count(")"):
-        _unbalanced(text, name)
     facts: Facts = {predicate: [] for predicate in ARITY}
+    lists = {f"({predicate}": instances for predicate, instances in facts.items()}
     # Cutting at every closing parenthesis leaves one fact a piece, then what closes the section and what follows it.
     *pieces, closing, rest = text[start + len("(:init") : end].split(")")
-    for piece in pieces:
-        predicate, *arguments = piece.split() or [""]
-        if len(arguments) != ARITY.get(predicate[1:]) or predicate[:1] != "(":
-            _bad_fact(problem, text, start, end, name)
-        facts[predicate[1:]].append(tuple(arguments))
-    if closing.strip() or rest.strip():
-        _bad_fact(problem, text, start, end, name)
+    try:
+        for piece in pieces:
+            words = piece.split()
+            lists[words[0]].append(words)
+    except (IndexError, KeyError):
+        _complain(problem, start, end, name)
+    sound = all({*map(len, instances)} <= {ARITY[predicate] + 1} for predicate, instances in facts.items())
+    if not sound or closing.strip() or rest.strip() or text.count("(") != text.count(")"):
+        _complain(problem, start, end, name)
     goal = " ".join(text[end:].replace("(", " (").split()).replace(" )", ")")
     for kind, pattern in _goal_patterns().items():
         if match := pattern.fullmatch(goal):
@@ -185,32 +186,31 @@ def _line(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-def _unbalanced(text: str, name: str) -> NoReturn:
-    open_at: list[int] = []
-    for match in re.finditer(r"[()]", text):
-        if match[0] == "(":
-            open_at.append(match.start())
-        elif open_at:
-            open_at.pop()
-        else:
-            place = _line(text, match.start())
-            raise GameFileError(f"{name}: pddl_problem line {place}: a ')' without its '('", hint=REDOWNLOAD)
-    place = _line(text, open_at[-1])
-    raise GameFileError(f"{name}: pddl_problem line {place}: a '(' is never closed", hint=REDOWNLOAD)
+_FACT = re.compile(r"\s*\(([^\s()]+)((?:\s+[^\s()]+)*)\s*\)")
 
 
-def _bad_fact(problem: str, text: str, start: int, end: int, name: str) -> NoReturn:
-    """Find the first thing in the initial state that is no known fact, and say which and where."""
+def _complain(problem: str, start: int, end: int, name: str) -> NoReturn:
+    """Find the first thing that is wrong with a problem, and say what and where."""
     offset = start + len("(:init")
-    for match in re.finditer(r"\s*\(\s*([^\s()]+)\s*([^()]*)\)", text[offset:end]):
-        predicate, arguments = match[1], match[2].split()
-        known = ARITY.get(predicate)
-        if known == len(arguments):
-            continue
-        at = offset + match.start(1)
-        shown = problem[at : at + len(predicate)]
-        fault = f"unknown predicate {shown!r}" if known is None else f"{shown!r} takes {known}, not {len(arguments)}"
-        raise GameFileError(f"{name}: pddl_problem line {_line(text, at)}: {fault}", hint=REDOWNLOAD)
-    rest = re.compile(r"(?:\s*\(\s*[^()]*\))*\s*").match(text, offset, end)
-    place = _line(text, rest.end() if rest else offset)
-    raise GameFileError(f"{name}: pddl_problem line {place}: not a list of facts", hint=REDOWNLOAD)
+    while fact := _FACT.match(problem, offset, end):
+        predicate, count = fact[1], len(fact[2].split())
+        arity = ARITY.get(predicate.lower())
+        if arity is None:
+            _fail(problem, fact.start(1), f"unknown predicate {predicate!r}", name)
+        if arity != count:
+            _fail(problem, fact.start(1), f"{predicate!r} takes {arity}, not {count}", name)
+        offset = fact.end()
+    rest = problem[offset:end]
+    if rest.strip() != ")":
+        offset += len(rest) - len(rest.lstrip())
+        _fail(problem, offset, f"not a fact: {problem[offset:end].partition(chr(10))[0].strip()!r}", name)
+    depth = 0
+    for parenthesis in re.finditer(r"[()]", problem):
+        depth += 1 if parenthesis[0] == "(" else -1
+        if depth < 0:
+            _fail(problem, parenthesis.start(), "a ')' without its '('", name)
+    _fail(problem, len(problem.rstrip()), f"the text ends with {depth} ')' too few", name)
+
+
+def _fail(problem: str, offset: int, fault: str, name: str) -> NoReturn:
+    raise GameFileError(f"{name}: pddl_problem line {_line(problem, offset)}: {fault}", hint=REDOWNLOAD)

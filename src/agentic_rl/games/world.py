@@ -6,7 +6,7 @@ which the texts list things.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -75,7 +75,7 @@ class Goal(NamedTuple):
     kind: str
     objects: frozenset[int]
     receptacles: tuple[int, ...]
-    lamps: frozenset[int]
+    lamps: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,82 +107,73 @@ def build_world(problem: Problem) -> World:
 
 def _build(problem: Problem) -> World:
     facts = problem.facts
-    place_id, receptacle_type, object_type = (
-        _single(problem, predicate) for predicate in ("receptacleatlocation", "receptacletype", "objecttype")
-    )
+    place_id = _single(problem, "receptacleatlocation")
+    receptacle_type = _single(problem, "receptacletype")
+    object_type = _single(problem, "objecttype")
     (start_place,) = _single(problem, "atlocation").values()
     receptacle = _numbered(place_id)
     thing = _numbered(object_type)
-    place = _numbered({*place_id.values(), start_place, *(at for _, at in facts["objectatlocation"])})
+    place = _numbered({*place_id.values(), start_place, *[at for _, _, at in facts["objectatlocation"]]})
     name = _shown_names(facts)
 
-    accepts: dict[str, set[str]] = defaultdict(set)
+    accepts: dict[str, set[str]] = {kind: set() for kind in receptacle_type.values()}
     present = set(object_type.values())
-    for receptacle_kind, object_kind in facts["cancontain"]:
-        if object_kind in present:
-            accepts[receptacle_kind].add(object_kind)
-    accepted = {kind: frozenset(accepts[kind]) for kind in set(receptacle_type.values())}
-    openable = {raw for (raw,) in facts["openable"]}
+    for _, outer, inner in facts["cancontain"]:
+        if inner in present and outer in accepts:
+            accepts[outer].add(inner)
+    accepted = {kind: frozenset(kinds) for kind, kinds in accepts.items()}
+    openable = _flagged(facts, "openable")
     receptacles = tuple(
-        Receptacle(
-            name[raw], receptacle_type[raw], place[place_id[raw]], raw in openable, accepted[receptacle_type[raw]]
-        )
-        for raw in receptacle
+        [
+            Receptacle(name[raw], kind := receptacle_type[raw], place[place_id[raw]], raw in openable, accepted[kind])
+            for raw in receptacle
+        ]
     )
 
-    pickupable, toggleable, sliceable, cleanable, heatable, coolable, hollow = (
-        {raw for (raw,) in facts[flag]}
-        for flag in (
-            "pickupable",
-            "toggleable",
-            "sliceable",
-            "cleanable",
-            "heatable",
-            "coolable",
-            "isreceptacleobject",
-        )
-    )
-    inside = _rows(((thing[o], thing[outer]) for o, outer in facts["inreceptacleobject"]), len(thing))
+    pickupable, toggleable, sliceable = (_flagged(facts, flag) for flag in ("pickupable", "toggleable", "sliceable"))
+    cleanable, heatable, coolable = (_flagged(facts, flag) for flag in ("cleanable", "heatable", "coolable"))
+    hollow = _flagged(facts, "isreceptacleobject")
+    inside = _rows([(thing[o], thing[outer]) for _, o, outer in facts["inreceptacleobject"]], len(thing))
     objects = tuple(
-        Object(
-            name[raw],
-            object_type[raw],
-            raw in pickupable,
-            raw in toggleable,
-            raw in sliceable,
-            raw in cleanable,
-            raw in heatable,
-            raw in coolable,
-            inside[o] if raw in hollow else None,
-        )
-        for raw, o in thing.items()
+        [
+            Object(
+                name[raw],
+                object_type[raw],
+                raw in pickupable,
+                raw in toggleable,
+                raw in sliceable,
+                raw in cleanable,
+                raw in heatable,
+                raw in coolable,
+                inside[o] if raw in hollow else None,
+            )
+            for raw, o in thing.items()
+        ]
     )
     start = State(
         place=place[start_place],
         held=None,
         opened=frozenset(),
-        contents=_rows(((thing[o], receptacle[r]) for o, r in facts["inreceptacle"]), len(receptacle)),
-        lying=_rows(((thing[o], place[at]) for o, at in facts["objectatlocation"]), len(place)),
+        contents=_rows([(thing[o], receptacle[r]) for _, o, r in facts["inreceptacle"]], len(receptacle)),
+        lying=_rows([(thing[o], place[at]) for _, o, at in facts["objectatlocation"]], len(place)),
         taken=frozenset(),
         clean=frozenset(),
         hot=frozenset(),
-        cool=frozenset(thing[raw] for (raw,) in facts["iscool"]),
+        cool=frozenset([thing[raw] for raw in _flagged(facts, "iscool")]),
         toggled=frozenset(),
         sliced=frozenset(),
     )
-    receptacles_at = _rows(((r, one.place) for r, one in enumerate(receptacles)), len(place))
+    numbers = {one.name: r for r, one in enumerate(receptacles)}
+    numbers.update([(one.name, o) for o, one in enumerate(objects)])
     return World(
         name=problem.name,
         task=problem.task,
         goal=_goal(problem, receptacles, objects),
         receptacles=receptacles,
         objects=objects,
-        receptacles_at=receptacles_at,
+        receptacles_at=_rows([(r, one.place) for r, one in enumerate(receptacles)], len(place)),
         go_commands=_go_commands(receptacles, len(place)),
-        numbers={
-            **{one.name: r for r, one in enumerate(receptacles)},
-            **{one.name: o for o, one in enumerate(objects)},
-        },
+        numbers=numbers,
         start=start,
         walkthrough=problem.walkthrough,
     )
@@ -190,11 +181,11 @@ def _build(problem: Problem) -> World:
 
 def _single(problem: Problem, predicate: str) -> dict[str, str]:
     """A relation that must give each of its subjects one value."""
-    pairs = problem.facts[predicate]
-    values: dict[str, str] = dict(pairs)  # type: ignore[arg-type]
+    facts = problem.facts[predicate]
+    values = {subject: value for _, subject, value in facts}
     if not values:
         raise GameFileError(f"{problem.name}: pddl_problem has no fact {predicate!r}", hint=REDOWNLOAD)
-    for subject, value in pairs:
+    for _, subject, value in facts:
         if values[subject] != value:
             fault = f"pddl_problem gives {subject!r} two values of {predicate!r}"
             raise GameFileError(f"{problem.name}: {fault}", hint=REDOWNLOAD)
@@ -205,12 +196,16 @@ def _numbered(raw_ids: Iterable[str]) -> dict[str, int]:
     return {raw: number for number, raw in enumerate(sorted(raw_ids))}
 
 
+def _flagged(facts: Facts, predicate: str) -> set[str]:
+    return {raw for _, raw in facts[predicate]}
+
+
 def _rows(pairs: Iterable[tuple[int, int]], count: int) -> tuple[tuple[int, ...], ...]:
     """Pairs (member, row) as the sorted members of each row."""
-    rows: list[set[int]] = [set() for _ in range(count)]
-    for member, row in pairs:
-        rows[row].add(member)
-    return tuple(tuple(sorted(row)) for row in rows)
+    rows: list[list[int]] = [[] for _ in range(count)]
+    for member, row in sorted({*pairs}):
+        rows[row].append(member)
+    return tuple(map(tuple, rows))
 
 
 def _shown_names(facts: Facts) -> dict[str, str]:
@@ -218,7 +213,8 @@ def _shown_names(facts: Facts) -> dict[str, str]:
 
     Everything that occurs in an initial fact is counted, also what play never shows.
     """
-    raw_ids = sorted({argument for tuples in facts.values() for arguments in tuples for argument in arguments})
+    seen: set[str] = set().union(*[fact for instances in facts.values() for fact in instances])
+    raw_ids = sorted(seen.difference([f"({predicate}" for predicate in facts]))
     bases = [raw.partition("_bar_")[0] + ("basin" if "basin" in raw else "") for raw in raw_ids]
     left = Counter(bases)
     names = {}
@@ -231,22 +227,15 @@ def _shown_names(facts: Facts) -> dict[str, str]:
 def _go_commands(receptacles: Sequence[Receptacle], places: int) -> tuple[tuple[str, ...], ...]:
     """No trip to where the agent already is: the planner prunes an operator without effect."""
     commands = sorted((f"go to {receptacle.name}", receptacle.place) for receptacle in receptacles)
-    return tuple(tuple(command for command, to in commands if to != place) for place in range(places))
+    return tuple([tuple([command for command, to in commands if to != place]) for place in range(places)])
 
 
 def _goal(problem: Problem, receptacles: Sequence[Receptacle], objects: Sequence[Object]) -> Goal:
     """An object counts if it is of the type and, for clean, heat and cool, can become so."""
-    kind, target = problem.goal_kind, problem.goal_target
-    able = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}.get(kind)
-    return Goal(
-        kind,
-        objects=frozenset(
-            o
-            for o, one in enumerate(objects)
-            if one.type == problem.goal_object and (able is None or getattr(one, able))
-        ),
-        receptacles=tuple(r for r, one in enumerate(receptacles) if one.type == target and kind != "light"),
-        lamps=frozenset(
-            o for o, one in enumerate(objects) if one.type == target and one.toggleable and kind == "light"
-        ),
-    )
+    kind, wanted, target = problem.goal_kind, problem.goal_object, problem.goal_target
+    able = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}.get(kind, "name")
+    counting = [o for o, one in enumerate(objects) if one.type == wanted and getattr(one, able)]
+    if kind == "light":
+        lamps = [o for o, one in enumerate(objects) if one.type == target and one.toggleable]
+        return Goal(kind, frozenset(counting), (), frozenset(lamps))
+    return Goal(kind, frozenset(counting), tuple([r for r, one in enumerate(receptacles) if one.type == target]))
