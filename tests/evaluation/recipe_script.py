@@ -1,4 +1,4 @@
-"""A recipe's `eval.py`, loaded as a module: its folder's name is no Python name."""
+"""A recipe's scripts, loaded as modules: their folder's name is no Python name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agentic_rl.config import run_main
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def load(recipe: str) -> ModuleType:
-    name = f"eval_{recipe[:2]}"
-    spec = importlib.util.spec_from_file_location(name, ROOT / recipe / "eval.py")
+def load(recipe: str, script: str = "eval") -> ModuleType:
+    name = f"{script}_{recipe[:2]}"
+    spec = importlib.util.spec_from_file_location(name, ROOT / recipe / f"{script}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

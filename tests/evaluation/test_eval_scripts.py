@@ -13,6 +13,7 @@ from recipe_script import load, run
 from walkthrough import Walkthrough
 
 from agentic_rl.dialogue import ChatFormat
+from agentic_rl.evaluation import LAPTOP
 from agentic_rl.games.interface import GameEntry
 from agentic_rl.games.source import load_entries
 from agentic_rl.results import choose_games, read_results
@@ -141,8 +142,8 @@ def test_games_of_another_temperature_are_not_mixed_in(
     assert evaluate("08-alfworld", output) == 130
     capsys.readouterr()
     player.before = None
-    assert evaluate("08-alfworld", output, "--temperature", "1") == 2
-    assert "unfinished games of other settings (temperature 0.01 there, 1.0 here)" in one_line(capsys)
+    assert evaluate("08-alfworld", output, "--temperature", "0.5") == 2
+    assert "unfinished games of other settings (temperature 1.0 there, 0.5 here)" in one_line(capsys)
 
 
 def test_a_game_that_cannot_be_played_leaves_the_others_to_go_on_with(
@@ -209,6 +210,14 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(
     assert "at most 120 turns and 4800 sampled tokens, 2 games at once" in rest
     assert not output.parent.exists()
     assert player.played == []
+
+
+@recipes
+def test_the_laptop_evaluates_as_its_training_does(recipe: str) -> None:
+    ours, theirs = (load(recipe, script).PRESETS["laptop"].values for script in ("eval", "train"))
+    same = {"backend", "base_model", "games", "max_trajectory_tokens", "swanlab_mode"} | (ours.keys() - LAPTOP.values)
+    assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
+    assert ours["temperature"] == theirs["eval_temperature"]
 
 
 @recipes

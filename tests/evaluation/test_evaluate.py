@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from walkthrough import Walkthrough
@@ -11,7 +12,7 @@ from walkthrough import Walkthrough
 from agentic_rl.dialogue import ChatFormat
 from agentic_rl.errors import ResultsError
 from agentic_rl.evaluation import evaluate
-from agentic_rl.games import expert_steps
+from agentic_rl.games import discover, expert_steps
 from agentic_rl.games.interface import GameEntry
 from agentic_rl.results import TrajectoryRecord
 from agentic_rl.rollout import RolloutConfig, StopReason, Trajectory
@@ -139,3 +140,14 @@ def test_a_record_that_cannot_be_kept_ends_the_evaluation(
     sampler = Walkthrough(chat, games)
     with pytest.raises(ResultsError, match="the disk is full"):
         asyncio.run(evaluate(games, sampler, chat, config, reward=reward, on_record=full))
+
+
+def test_textworld_and_the_simulator_give_the_same_records(
+    chat: ChatFormat, sample_root: Path, config: RolloutConfig
+) -> None:
+    pytest.importorskip("textworld")
+    real = list(discover(sample_root, ["valid_seen"]))[:2]
+    simulated = played(Walkthrough(chat, real), config)
+    referenced = played(Walkthrough(chat, real), replace(config, engine="textworld"))
+    assert simulated == referenced
+    assert all(record.won for record in referenced)

@@ -81,7 +81,8 @@ LAPTOP = Preset(
         "limit_per_split": 50,
         "games_per_batch": 32,
         "max_trajectory_tokens": 6_144,
+        "temperature": 1.0,
     },
     unless={"games": "data_root"},
 )
-"""The builtin model on generated games: no account, no download, no GPU; minutes on two cores."""
+"""The builtin model on generated games, played as the laptop's training plays its held-out ones."""
