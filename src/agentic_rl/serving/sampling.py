@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -141,16 +142,15 @@ class SamplingRuns:
 
     async def unload_idle(self, seconds: float) -> None:
         """Free the memory of weights that nobody has asked for in a while."""
-        for source, loaded in list(self._loaded.items()):
-            if loaded.users == 0 and time.monotonic() - self.last_used.get(source, 0.0) > seconds:
-                await self._unload(source)
+        oldest = time.monotonic() - seconds
+        idle = [s for s, loaded in self._loaded.items() if loaded.users == 0 and self.last_used.get(s, 0.0) < oldest]
+        await self._unload(idle)
 
     async def aclose(self) -> None:
         for answer in self._answers.values():
             answer.task.cancel()
         await asyncio.gather(*(a.task for a in self._answers.values()), return_exceptions=True)
-        for source in list(self._loaded):
-            await self._unload(source)
+        await self._unload(list(self._loaded))
 
     async def _generate(self, run: str, request: SampleRequest) -> dict[str, Any]:
         record = self._store.sampling_runs.get(run)
@@ -232,8 +232,7 @@ class SamplingRuns:
             loaded.users -= 1
             self.last_used[source] = time.monotonic()
             idle = [name for name, other in self._loaded.items() if other.users == 0]
-            for name in idle[: max(0, len(self._loaded) - self._most_loaded)]:
-                await self._unload(name)
+            await self._unload(idle[: max(0, len(self._loaded) - self._most_loaded)])
 
     async def _load(self, source: str) -> ServedSampler:
         folder = lora = None
@@ -242,10 +241,11 @@ class SamplingRuns:
             folder, lora = self._store.folder(checkpoint), checkpoint.lora
         return await self._engine.run(lambda: self._engine.sampler(folder, lora))
 
-    async def _unload(self, source: str) -> None:
-        loaded = self._loaded.pop(source)
-        if loaded.sampler.done() and not loaded.sampler.exception():
-            await loaded.sampler.result().aclose()
+    async def _unload(self, sources: Sequence[str]) -> None:
+        # All leave the table before the first await, so that nobody picks up what is being closed.
+        for loaded in [self._loaded.pop(source) for source in sources]:
+            with contextlib.suppress(Exception):  # weights that could not be loaded hold nothing
+                await (await loaded.sampler).aclose()
 
 
 def first_match(tokens: Sequence[int], strings: Sequence[str], decode: Any) -> tuple[int, str] | None:
