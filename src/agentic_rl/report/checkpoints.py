@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6}
 SPLIT_NAMES = {"valid_seen": "seen", "valid_unseen": "unseen"}
 
 
@@ -141,7 +142,6 @@ def _draw_by_split(axes: Axes, evaluated: Sequence[Evaluated]) -> None:
     axes.set_title("(a) Success by split, with 95 % intervals", loc="left", fontsize=11, color=INK)
     plain(axes)
     in_percent(axes, top=1.12)
-    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
     axes.legend(frameon=False, fontsize=9, ncols=min(len(evaluated), 4), loc="upper left")
 
 
@@ -155,8 +155,9 @@ def _draw_overall(axes: Axes, evaluated: Sequence[Evaluated]) -> None:
     axes.tick_params(labelbottom=False)
     plain(axes)
     axes.tick_params(labelbottom=False)
-    in_percent(axes, top=min(1.0, max(interval.high for interval in intervals) * 1.25))
-    _label_points(axes, [f"{rate:.1%}" for rate in rates], rates, SUCCESS)
+    tops = [interval.high for interval in intervals]
+    in_percent(axes, top=1.3 * max(tops))
+    _label_points(axes, [f"{rate:.1%}" for rate in rates], tops, SUCCESS)
 
 
 def _draw_invalid(axes: Axes, evaluated: Sequence[Evaluated]) -> None:
@@ -172,7 +173,9 @@ def _draw_invalid(axes: Axes, evaluated: Sequence[Evaluated]) -> None:
 
 def _label_points(axes: Axes, texts: Sequence[str], values: Sequence[float], colour: str) -> None:
     for place, (text, value) in enumerate(zip(texts, values, strict=True)):
-        axes.annotate(text, (place, value), (7, 6), textcoords="offset points", fontsize=8, color=colour)
+        axes.annotate(
+            text, (place, value), (0, 7), textcoords="offset points", ha="center", fontsize=8, color=colour, bbox=PAPER
+        )
 
 
 def _shades(count: int) -> list[str]:

@@ -34,10 +34,12 @@ def plain(axes: Axes) -> None:
 
 
 def in_percent(axes: Axes, *, top: float = 1.0) -> None:
-    """A share on the y axis, from zero, in per cent."""
-    from matplotlib.ticker import PercentFormatter
+    """A share on the y axis, from zero, in per cent. Room above 100 % gets no ticks."""
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     axes.set_ylim(0, top)
+    ticks = MaxNLocator(nbins=5).tick_values(0, min(top, 1.0))
+    axes.set_yticks([tick for tick in ticks if 0 <= tick <= min(top, 1.0)])
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
 
 

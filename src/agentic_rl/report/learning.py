@@ -48,6 +48,6 @@ def learning_curve(points: Sequence[LearningPoint], path: Path, *, title: str = 
     axes.set_ylabel(f"held-out games won (of {ordered[0].games})", color=INK)
     axes.set_title(title or "Success on held-out games, with 95 % intervals", loc="left", fontsize=11, color=INK)
     plain(axes)
-    in_percent(axes)
+    in_percent(axes, top=1.1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     save(figure, path, dpi=dpi)
