@@ -19,35 +19,45 @@ def record(run: RunDirectory, update: int) -> None:
     run.record_checkpoint(f"run-update-{update}", update, SavedPaths(f"x://state-{update}", f"x://weights-{update}"))
 
 
+def begun(parent: Path, name: str = "run") -> RunDirectory:
+    run = RunDirectory.create(parent, name)
+    run.begin({"seed": 1}, after=0, games=3, panel_hash="ab")
+    return run
+
+
+def go_on(run: RunDirectory, after: int) -> None:
+    run.begin({"seed": 2}, after=after, games=3, panel_hash="ab")
+
+
 def updates(path: Path) -> list[int]:
     return [json.loads(line)["update"] for line in path.read_text().splitlines()]
 
 
 def test_an_existing_run_is_refused_and_says_how_to_go_on(tmp_path: Path) -> None:
-    RunDirectory.create(tmp_path, "run").close()
+    begun(tmp_path).close()
     with pytest.raises(RunDirectoryError, match=r"run exists already\. Choose another --run-name.*--resume"):
         RunDirectory.create(tmp_path, "run")
 
 
 def test_a_run_in_use_cannot_be_opened_twice(tmp_path: Path) -> None:
-    with RunDirectory.create(tmp_path, "run"), pytest.raises(RunDirectoryError, match="in use"):
+    with begun(tmp_path), pytest.raises(RunDirectoryError, match="in use"):
         RunDirectory.reopen(tmp_path / "run")
     RunDirectory.reopen(tmp_path / "run").close()
 
 
 def test_a_run_that_never_began_leaves_its_name_free(tmp_path: Path) -> None:
-    RunDirectory.create(tmp_path, "run").discard()
-    RunDirectory.create(tmp_path, "run").close()
+    RunDirectory.create(tmp_path / "runs", "run").close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_going_on_from_an_earlier_state_sets_the_later_updates_aside(tmp_path: Path) -> None:
-    with RunDirectory.create(tmp_path, "run") as run:
+    with begun(tmp_path) as run:
         for update in (1, 2, 3):
             record(run, update)
         with run.metrics_path.open("a") as file:
             file.write('{"update": 4, "torn')
     with RunDirectory.reopen(tmp_path / "run") as run:
-        run.set_aside_after(1)
+        go_on(run, 1)
     assert updates(run.metrics_path) == [1]
     assert [c.update for c in read_checkpoints(run.path)] == [1]
     assert [file.name for file in (run.path / "trajectories").iterdir()] == ["update-00001.jsonl"]
@@ -58,17 +68,17 @@ def test_going_on_from_an_earlier_state_sets_the_later_updates_aside(tmp_path: P
 
 
 def test_setting_aside_nothing_leaves_no_trace(tmp_path: Path) -> None:
-    with RunDirectory.create(tmp_path, "run") as run:
+    with begun(tmp_path) as run:
         record(run, 1)
-        run.set_aside_after(1)
+        go_on(run, 1)
     assert not (run.path / "superseded").exists()
 
 
 def test_a_state_is_found_by_its_path_superseded_ones_too(tmp_path: Path) -> None:
-    with RunDirectory.create(tmp_path, "one") as run:
+    with begun(tmp_path, "one") as run:
         record(run, 1)
         record(run, 2)
-        run.set_aside_after(1)
+        go_on(run, 1)
     for update in (1, 2):
         found = find_state(tmp_path, f"x://state-{update}")
         assert found is not None
@@ -78,9 +88,8 @@ def test_a_state_is_found_by_its_path_superseded_ones_too(tmp_path: Path) -> Non
 
 
 def test_the_config_of_a_resumed_run_stands_beside_the_first(tmp_path: Path) -> None:
-    with RunDirectory.create(tmp_path, "run") as run:
-        run.write_config({"seed": 1}, games=3, panel_hash="ab")
-        run.write_config({"seed": 2}, games=3, panel_hash="ab")
+    with begun(tmp_path) as run:
+        go_on(run, 0)
     first = json.loads((run.path / "config.json").read_text())
     assert first["config"] == {"seed": 1}
     assert first["panel_hash"] == "ab"

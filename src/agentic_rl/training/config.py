@@ -9,7 +9,6 @@ from typing import Literal
 from agentic_rl.config import GameOptions, ModelOptions, Preset, TrackingOptions, option
 from agentic_rl.errors import ConfigError
 
-
 TEXTWORLD_LIVE = 16
 
 

@@ -39,7 +39,7 @@ class Loop:
         chat: ChatFormat,
         run: RunDirectory,
         tracker: Tracker,
-        turn_limit_reason: StopReason,
+        how: RolloutConfig,
     ) -> None:
         self.config = config
         self.recipe = recipe
@@ -47,21 +47,7 @@ class Loop:
         self.chat = chat
         self.run_directory = run
         self.tracker = tracker
-        self.rollout_config = RolloutConfig(
-            group_size=config.group_size,
-            max_turns=config.turn_limit,
-            max_trajectory_tokens=config.max_trajectory_tokens,
-            max_turn_tokens=config.turn_tokens,
-            temperature=config.temperature,
-            top_p=config.top_p,
-            seed=config.seed,
-            include_admissible_actions=config.include_admissible_actions,
-            engine=config.engine,
-            turn_limit_reason=turn_limit_reason,
-            max_live=config.live_trajectories,
-            sample_retries=config.sample_retries,
-            sample_timeout_s=config.sample_timeout,
-        )
+        self.rollout_config = how
         self.loss = LossConfig(config.ppo_clip_low, config.ppo_clip_high, config.loss_reduction)
         self.adam = AdamConfig(
             config.learning_rate,
@@ -176,6 +162,25 @@ class Loop:
         if self.saved:
             state = read_checkpoints(self.run_directory.path)[-1].state
             progress.write(f"go on with: --resume {state}")
+
+
+def rollout_config(config: TrainConfig, turn_limit_reason: StopReason) -> RolloutConfig:
+    """How the run's games are played."""
+    return RolloutConfig(
+        group_size=config.group_size,
+        max_turns=config.turn_limit,
+        max_trajectory_tokens=config.max_trajectory_tokens,
+        max_turn_tokens=config.turn_tokens,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        seed=config.seed,
+        include_admissible_actions=config.include_admissible_actions,
+        engine=config.engine,
+        turn_limit_reason=turn_limit_reason,
+        max_live=config.live_trajectories,
+        sample_retries=config.sample_retries,
+        sample_timeout_s=config.sample_timeout,
+    )
 
 
 class Clock:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,11 @@ class Plan:
     games: Sequence[GameEntry]
     held_out: Sequence[GameEntry]
     resumed: tuple[Path, Checkpoint] | None
+
+    def to_play(self, config: TrainConfig) -> list[GameEntry]:
+        """The games that the rest of the run will play, each once."""
+        first, last = ((update - 1) * config.games_per_update for update in (self.first_update, config.max_steps + 1))
+        return [self.games[k % len(self.games)] for k in range(first, min(last, first + len(self.games)))]
 
     @property
     def first_update(self) -> int:
@@ -115,14 +121,20 @@ async def _train(
 ) -> None:
     from agentic_rl.dialogue import ChatFormat
     from agentic_rl.policy import open_policy
+    from agentic_rl.rollout.runner import check_first_prompts
     from agentic_rl.tracking import Tracker
     from agentic_rl.training.held_out import HeldOut
-    from agentic_rl.training.loop import Loop
+    from agentic_rl.training.loop import Loop, rollout_config
 
-    run = _open_run(config, plan)
-    fresh = plan.resumed is None
-    policy = None
-    try:
+    async with AsyncExitStack() as resources:
+        run = resources.enter_context(_open_run(config, plan))
+        policy = open_policy(config.backend, config.base_model, **_policy_options(config, run))
+        resources.push_async_callback(policy.aclose)
+        _check_length(config, policy)
+        chat = ChatFormat.from_tokenizer(policy.tokenizer)
+        recipe = make_recipe(policy)
+        how = rollout_config(config, turn_limit_reason)
+        check_first_prompts(plan.to_play(config), chat, how)
         tracker = Tracker(
             run.metrics_path,
             mode=config.swanlab_mode,
@@ -131,28 +143,19 @@ async def _train(
             log_dir=run.path / "swanlab",
             config=as_json(config),
         )
-        policy = open_policy(config.backend, config.base_model, **_policy_options(config, run))
-        _check_length(config, policy)
-        chat = ChatFormat.from_tokenizer(policy.tokenizer)
-        recipe = make_recipe(policy)
-        run.set_aside_after(plan.first_update - 1)
-        run.write_config(as_json(config), games=len(plan.games), panel_hash=panel_hash(g.game_id for g in plan.games))
-    except BaseException:
-        if policy is not None:
-            await policy.aclose()
-        run.discard() if fresh else run.close()
-        raise
-    with run, tracker:
-        try:
-            loop = Loop(config, recipe, policy, chat, run, tracker, turn_limit_reason)
-            held_out = HeldOut(
-                config, plan.held_out, chat, loop.rollout_config, recipe.reward, run.path / "evaluations"
-            )
-            await loop.run(plan.games, held_out, first_update=plan.first_update)
-            if learned := held_out.report():
-                print(f"{learned}; trajectories: {run.path / 'trajectories'}", flush=True)
-        finally:
-            await policy.aclose()
+        resources.push(tracker)
+        run.begin(
+            as_json(config),
+            after=plan.first_update - 1,
+            games=len(plan.games),
+            panel_hash=panel_hash(game.game_id for game in plan.games),
+        )
+        held_out = HeldOut(config, plan.held_out, chat, how, recipe.reward, run.path / "evaluations")
+        await Loop(config, recipe, policy, chat, run, tracker, how).run(
+            plan.games, held_out, first_update=plan.first_update
+        )
+        if learned := held_out.report():
+            print(f"{learned}; trajectories: {run.path / 'trajectories'}", flush=True)
 
 
 def _policy_options(config: TrainConfig, run: RunDirectory) -> dict[str, Any]:

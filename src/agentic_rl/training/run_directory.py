@@ -9,6 +9,7 @@ superseded/             what a resumed run had written beyond the state it went 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -46,14 +47,15 @@ class RunDirectory:
         The folder exists already (start) or is in use by another process.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, fresh: bool) -> None:
         self.path = path
+        self._fresh = fresh  # until the run begins, a new folder can be taken back
         self._lock: IO[str] | None = None
 
     @classmethod
     def create(cls, parent: Path, run_name: str) -> Self:
         """Make the folder of a new run."""
-        run = cls(parent / run_name)
+        run = cls(parent / run_name, fresh=True)
         try:
             run.path.mkdir(parents=True)
         except FileExistsError:
@@ -69,7 +71,7 @@ class RunDirectory:
     @classmethod
     def reopen(cls, path: Path) -> Self:
         """Open the folder of a run that goes on."""
-        run = cls(path)
+        run = cls(path, fresh=False)
         run._acquire()
         return run
 
@@ -77,8 +79,14 @@ class RunDirectory:
     def metrics_path(self) -> Path:
         return self.path / "metrics.jsonl"
 
-    def write_config(self, config: Mapping[str, object], *, games: int, panel_hash: str) -> None:
-        """Write the resolved config with what it was resolved against. A resumed run keeps the earlier ones."""
+    def begin(self, config: Mapping[str, object], *, after: int, games: int, panel_hash: str) -> None:
+        """Everything that could fail for free has been checked: from here on the folder stays.
+
+        Writes the resolved config with what it was resolved against (a resumed run keeps the earlier ones), and moves
+        what the run wrote beyond update `after` to `superseded/`: it goes on from there, and nothing is lost.
+        """
+        self._fresh = False
+        self._set_aside_after(after)
         record = {
             "config": config,
             "games": games,
@@ -106,8 +114,35 @@ class RunDirectory:
         kept.append(Checkpoint(name=name, update=update, state=paths.state, sampler=paths.sampler))
         _write_checkpoints(self.path, kept)
 
-    def set_aside_after(self, update: int) -> None:
-        """Move what the run wrote beyond `update` to `superseded/`: it goes on from there, and nothing is lost."""
+    def close(self) -> None:
+        """Unlock the folder; take it back if its run never began, so that its name stays free."""
+        if self._lock is None:
+            return
+        if self._fresh:
+            shutil.rmtree(self.path, ignore_errors=True)
+            with contextlib.suppress(OSError):  # others may have runs there
+                self.path.parent.rmdir()
+        self._lock.close()
+        self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _acquire(self) -> None:
+        lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise RunDirectoryError(f"{self.path} is in use by another process") from None
+        self._lock = lock
+
+    def _set_aside_after(self, update: int) -> None:
         lines = self.metrics_path.read_text("utf-8").splitlines() if self.metrics_path.exists() else []
         keep: list[str] = []
         later: list[str] = []
@@ -129,33 +164,6 @@ class RunDirectory:
         _write_checkpoints(aside, [c for c in checkpoints if c.update > update])
         _write_checkpoints(self.path, [c for c in checkpoints if c.update <= update])
         _write_atomically(self.metrics_path, "".join(line + "\n" for line in keep))
-
-    def discard(self) -> None:
-        """Take back a folder whose run never began, so that its name stays free."""
-        self.close()
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def close(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _acquire(self) -> None:
-        lock = (self.path / ".lock").open("w")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            raise RunDirectoryError(f"{self.path} is in use by another process") from None
-        self._lock = lock
 
 
 def find_state(parent: Path, state: str) -> tuple[Path, Checkpoint] | None:
