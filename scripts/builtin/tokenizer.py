@@ -11,10 +11,9 @@ import json
 import re
 from pathlib import Path
 
+import vocabulary
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
-
-import vocabulary
 
 CONTEXT = 16384
 MERGES = 200
@@ -64,7 +63,7 @@ def build() -> PreTrainedTokenizerFast:
     pieces = [
         *phrases,
         *(f"{blank}{name}" for blank in (" ", "") for name in vocabulary.NAMES),
-        *(word for verb in vocabulary.VERBS for word in verb.split("_")),
+        *(word for verb in vocabulary.VERBS for word in verb.split()),
         *(f" {number}" for number in vocabulary.NUMBERS),
         *(f" {word}" for word in vocabulary.words()),
     ]

@@ -11,23 +11,29 @@ from pathlib import Path
 from agentic_rl.dialogue.prompts import INSTRUCTION, SYSTEM_PROMPT, TurnStatus
 from agentic_rl.dialogue.tool import TOOL_NAME, TOOL_SCHEMA
 
-NAMES = (
-    "alarmclock apple armchair baseballbat basketball bathtub bathtubbasin bed blinds book boots bowl box bread "
-    "butterknife cabinet candle cart cd cellphone chair cloth coffeemachine coffeetable countertop creditcard cup "
-    "curtains desk desklamp diningtable dishsponge drawer dresser egg floorlamp footstool fork fridge garbagecan "
-    "glassbottle handtowel handtowelholder houseplant kettle keychain knife ladle laptop laundryhamper "
-    "laundryhamperlid lettuce lightswitch microwave mirror mug newspaper ottoman painting pan papertowelroll pen "
-    "pencil peppershaker pillow plate plunger poster pot potato remotecontrol safe saltshaker scrubbrush shelf "
-    "showerdoor showerglass sidetable sink sinkbasin soapbar soapbottle sofa spatula spoon spraybottle statue "
-    "stoveburner stoveknob teddybear television tennisracket tissuebox toaster toilet toiletpaper "
-    "toiletpaperhanger tomato towel towelholder tvstand vase watch wateringcan window winebottle"
-).split()
+NAMES = Path(__file__).with_name("names.txt").read_text(encoding="utf-8").split()
 """Base names of objects and receptacles."""
 
 NUMBERS = range(100)
 
-VERBS = "clean close cool examine go_to heat inventory look move open slice take use".split()
-"""First words of the commands; `go_to` stands for `go to`."""
+VERBS = (
+    *(
+        "clean",
+        "close",
+        "cool",
+        "examine",
+        "go to",
+        "heat",
+        "inventory",
+        "look",
+        "move",
+        "open",
+        "slice",
+        "take",
+        "use",
+    ),
+)
+"""How commands begin."""
 
 CALL_HEAD = f"<tool_call>\n<function={TOOL_NAME}>\n<parameter=action>"
 CALL_TAIL = "\n</parameter>\n</function>\n</tool_call>"
@@ -57,7 +63,7 @@ def phrases() -> list[str]:
         *("\n\nTools:\n", json.dumps(TOOL_SCHEMA), "Task:", "Step:", "\nStep:", "\nObservation:\n"),
         *(f"\nStatus: {status.value}\nObservation:\n" for status in TurnStatus),
         *("\nAvailable actions:", f"\n{INSTRUCTION}", CALL_HEAD, CALL_TAIL),
-        *("\n" + verb.replace("_", " ") for verb in VERBS),
+        *("\n" + verb for verb in VERBS),
         "\n\n",
     ]
     return list(dict.fromkeys([*dialogue, *game]))
