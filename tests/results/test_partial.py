@@ -149,6 +149,12 @@ def test_a_folder_is_no_output(tmp_path: Path) -> None:
         PartialResults(tmp_path, SETTINGS, PANEL)
 
 
+def test_a_place_that_takes_no_files_is_no_output(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultsError, match="file is not a folder that takes new files"):
+        PartialResults(tmp_path / "file" / "deeper" / "base.jsonl", SETTINGS, PANEL)
+
+
 def test_a_second_writer_is_refused(output: Path) -> None:
     with PartialResults(output, SETTINGS, PANEL), pytest.raises(ResultsError, match="another process is writing"):
         PartialResults(output, SETTINGS, PANEL)

@@ -123,11 +123,14 @@ class PartialResults:
 
 
 def refuse_existing(output: Path, *, overwrite: bool) -> None:
-    """Raise if a finished file is there and may not be replaced, or if `output` can be no file."""
+    """Raise if a finished file is there and may not be replaced, or if `output` cannot be written."""
     if output.is_dir():
         raise ResultsError(f"--output {output} is a folder", hint="Name a file in it, ending in .jsonl.")
     if output.exists() and not overwrite:
         raise ResultsError(f"{output} exists", hint="Add --overwrite-output to replace it, or choose another --output.")
+    folder = next(parent for parent in output.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ResultsError(f"--output {output} cannot be written: {folder} is not a folder that takes new files")
 
 
 def _whole_lines(path: Path) -> int:
