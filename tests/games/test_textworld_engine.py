@@ -49,7 +49,7 @@ def test_twelve_games_two_of_each_type_play_alike_on_both_engines(sample_root: P
             policies.append(random_policy(random.Random(entry.game_id), RANDOM_STEPS))
         if policies:
             work.append((entry, policies))
-    assert not probes, "no game for these probes"
+    assert probes <= {"cool_at_first"}, "the sample has no game for these probes"
     with ThreadPoolExecutor(2) as pool:
         comparisons = list(pool.map(compare, (work[::2], work[1::2])))
     for comparison in comparisons:
@@ -93,7 +93,8 @@ def test_a_process_that_is_killed_costs_its_episode_alone(
     for episode in (killed, other, other):
         episode.close()
     assert pid is not None
-    assert not is_running(pid)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
     with pytest.raises(EnvironmentFailure, match="before the first reset"):
         other.step("look")
 
@@ -118,9 +119,10 @@ print(episode.process_id, flush=True)
 """
 
 
-def test_nothing_is_left_running_after_ctrl_c_or_an_error(sample_root: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks at processes through /proc")
+def test_nothing_is_left_running_after_ctrl_c_or_an_error_or_a_kill(sample_root: Path) -> None:
     game = str(min(sample_root.rglob("game.tw-pddl")))
-    endings = {"ctrl-c": "time.sleep(60)", "error": "raise RuntimeError"}
+    endings = {"ctrl-c": "time.sleep(60)", "kill": "time.sleep(60)", "error": "raise RuntimeError"}
     parents = {
         name: subprocess.Popen(
             [sys.executable, "-c", PLAYS_UNTIL.format(end=end), game],
@@ -136,19 +138,26 @@ def test_nothing_is_left_running_after_ctrl_c_or_an_error(sample_root: Path) -> 
         if name == "ctrl-c":
             assert is_running(child)
             parent.send_signal(signal.SIGINT)
+        elif name == "kill":
+            parent.kill()
         assert parent.wait(timeout=30) != 0
         parent.stdout.close()
-        assert not is_running(child), name
+        assert ends(child), name
 
 
 def is_running(pid: int) -> bool:
-    for _ in range(50):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        time.sleep(0.02)
-    return True
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def ends(pid: int, within_s: float = 20.0) -> bool:
+    for _ in range(int(within_s / 0.05)):
+        if not is_running(pid):
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def test_without_the_extra_textworld_is_refused_with_the_line_that_installs_it(

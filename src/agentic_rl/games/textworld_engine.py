@@ -99,6 +99,8 @@ class _Child:
             stderr=self.stderr,
             start_new_session=True,  # Ctrl-C is ours to handle: it must not kill a game in the middle of a step
         )
+        self._poll = select.poll()  # unlike `select`, it takes file descriptors above 1023
+        self._poll.register(self.process.stdout or 0, select.POLLIN)
         # Runs at the latest when the interpreter exits, be it by an error or by Ctrl-C.
         self.end = weakref.finalize(self, _end, self.process, self.stderr)
 
@@ -108,8 +110,7 @@ class _Child:
         try:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
-            ready, _, _ = select.select([self.process.stdout], [], [], REPLY_TIMEOUT_S)
-            line = self.process.stdout.readline() if ready else b""
+            line = self.process.stdout.readline() if self._poll.poll(1000 * REPLY_TIMEOUT_S) else b""
         except (OSError, ValueError):  # a broken pipe, or one that `end` has closed
             line = b""
         if not line.endswith(b"\n"):
