@@ -367,6 +367,7 @@ class Engine:
         return started
 
     def _choose(self, choosing: list[tuple[_Sequence, int]], logits: torch.Tensor) -> None:
+        self.stats.sampled_tokens += len(choosing)
         with torch.inference_mode():
             rows = logits.index_select(0, torch.tensor([row for _, row in choosing], device=logits.device))
             allowed = rows
@@ -383,7 +384,6 @@ class Engine:
             sequence.uniform = sequence.stream.random()
             if (reason := self._finished(sequence, token)) is not None:
                 self._complete(sequence, reason)
-        self.stats.sampled_tokens += len(choosing)
 
     def _finished(self, sequence: _Sequence, token: int) -> FinishReason | None:
         request = sequence.ticket.request

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 def logits_at(model: nn.Module, input_ids: Tensor, rows: Tensor, **arguments: Any) -> Tensor:
-    """Shape (len(rows), vocabulary), float32: the logits at `rows` of the flattened (batch * length) input."""
+    """Shape (len(rows), vocabulary), in float32 at least: the logits at `rows` of the flattened (batch * length) input."""
     head: nn.Module = model.get_output_embeddings()  # type: ignore[operator]
 
     def pick(_module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -26,7 +26,8 @@ def logits_at(model: nn.Module, input_ids: Tensor, rows: Tensor, **arguments: An
         output = model(input_ids=input_ids, **arguments)
     finally:
         handle.remove()
-    return output.logits[0].float()  # type: ignore[no-any-return]
+    logits: Tensor = output.logits[0]
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def token_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
+import urllib.parse
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,8 +82,9 @@ def load_base_model(name: str, *, device: str | None = None) -> BaseModel:
     dtype = torch.float32 if target.type == "cpu" else torch.bfloat16
     transformers_logging.disable_progress_bar()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(location)
-        model = AutoModelForCausalLM.from_pretrained(location, dtype=dtype)
+        offline = not Path(location).is_dir() and not _hub_has_an_address()
+        tokenizer = AutoTokenizer.from_pretrained(location, local_files_only=offline)
+        model = AutoModelForCausalLM.from_pretrained(location, dtype=dtype, local_files_only=offline)
     except Exception as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         hint = (
@@ -112,6 +116,20 @@ def _locate(name: str) -> str:
             )
         return str(folder)
     return name
+
+
+def _hub_has_an_address() -> bool:
+    """Whether asking the hub can succeed. Its client would try for half a minute before it looks into its cache."""
+    from huggingface_hub import constants
+
+    host = urllib.parse.urlsplit(constants.ENDPOINT).hostname
+    if urllib.request.getproxies() or host is None:
+        return True
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
 
 
 def _device(name: str | None) -> torch.device:

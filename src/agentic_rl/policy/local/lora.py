@@ -99,7 +99,7 @@ def frozen_copy(model: nn.Module) -> nn.Module:
         memo[id(weight)] = nn.Parameter(weight.detach().clone(), requires_grad=False)
     frozen = copy.deepcopy(model, memo)
     inner: nn.Module = frozen.get_base_model()  # type: ignore[operator]
-    if next(inner.parameters()).dtype == torch.float32:
+    if next(inner.parameters()).dtype in (torch.float32, torch.float64):
         for name, module in list(inner.named_modules()):
             if isinstance(module, LoraLayer):
                 _replace(inner, name, _merged(module))

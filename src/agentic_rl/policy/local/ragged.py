@@ -259,10 +259,12 @@ class RaggedDecoder:
         self._model = model
         self._device = next(model.parameters()).device
         self._slots = Slots()
-        self._memory_bytes = memory_bytes
+        self.forward([Work(0, 0, [0])])  # shows how much memory a token takes
+        self._most_tokens = max(1, memory_bytes // self._slots.bytes_per_token)
+        self._slots.clear()
 
     def capacity(self, tokens: int) -> int:
-        return max(1, self._memory_bytes // max(1, self._slots.bytes_per_token * self._slots.length_for(tokens)))
+        return max(1, self._most_tokens // self._slots.length_for(tokens))
 
     def forward(self, works: Sequence[Work]) -> Tensor:
         single = [i for i, work in enumerate(works) if len(work.tokens) == 1 and work.start > 0]

@@ -204,7 +204,7 @@ class Trainer:
         logits = logits_at(self.model, self._on_device(ids), self._on_device(rows), use_cache=False)
         logprobs = token_logprobs(logits, self._on_device(chosen([e.targets for e in batch])))
         old, advantages, weights = (
-            self._on_device(chosen(arrays)).float()
+            self._on_device(chosen(arrays)).to(logprobs.dtype)
             for arrays in ([e.old_logprobs for e in batch], [e.advantages for e in batch], [e.weights for e in batch])
         )
         value = (weights * loss(logprobs, old, advantages)).sum()

@@ -1,0 +1,197 @@
+"""The engine reads every token once, and what it samples never depends on company."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_models import build
+
+from agentic_rl.errors import BackendError
+from agentic_rl.policy.local import LocalSampler, open_local_sampler
+from agentic_rl.policy.local.choose import Choice
+from agentic_rl.policy.local.engine import Request
+from agentic_rl.policy.protocol import FinishReason, SamplingParams
+
+PROMPT = [2 + 5 * i % 250 for i in range(60)]
+
+
+def with_sampler(tiny_model: Path, play: Callable[[LocalSampler], Coroutine[Any, Any, Any]], **options: Any) -> Any:
+    async def run() -> Any:
+        sampler = open_local_sampler(str(tiny_model), device="cpu", **options)
+        try:
+            return await play(sampler)
+        finally:
+            await sampler.aclose()
+
+    return asyncio.run(run())
+
+
+async def dialogue(sampler: LocalSampler, name: int, turns: int) -> tuple[list[int], list[float], list[int]]:
+    """A trajectory: sampled turns between observations of 10 to 40 tokens; also the tokens read at each turn."""
+    observations = np.random.default_rng(name)
+    tokens = list(PROMPT)
+    logprobs: list[float] = []
+    read = []
+    for turn in range(turns):
+        answer = await sampler.ask(Request(tuple(tokens), 1, max_tokens=4 + (name + turn) % 5, seed=100 * name + turn))
+        (completion,) = answer.completions
+        tokens += completion.tokens
+        logprobs += completion.logprobs
+        read.append(answer.read_tokens)
+        tokens += observations.integers(2, 250, int(observations.integers(10, 40))).tolist()
+        await asyncio.sleep(0)
+    return tokens, logprobs, read
+
+
+def test_a_turn_reads_its_new_tokens_only(tiny_model: Path) -> None:
+    async def play(sampler: LocalSampler) -> None:
+        _, _, read = await dialogue(sampler, 1, turns=30)
+        assert read[0] == len(PROMPT)
+        assert max(read[1:]) <= 40  # an observation and the last sampled token, however long the history
+        assert sampler.stats.reused_tokens > 10 * sampler.stats.read_tokens
+
+    with_sampler(tiny_model, play)
+
+
+def test_completions_of_one_prompt_share_one_reading(tiny_model: Path) -> None:
+    async def play(sampler: LocalSampler) -> None:
+        answer = await sampler.ask(Request(tuple(PROMPT), 8, max_tokens=5, seed=1))
+        assert answer.read_tokens == sampler.stats.read_tokens == len(PROMPT)
+        assert sampler.stats.sampled_tokens == 8 * 5
+        nexts = [
+            sampler.ask(Request((*PROMPT, *completion.tokens, 7, 8, 9), 1, max_tokens=2, seed=2))
+            for completion in answer.completions
+        ]
+        assert [next_answer.read_tokens for next_answer in await asyncio.gather(*nexts)] == [4] * 8
+
+    with_sampler(tiny_model, play)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3", "qwen3_5"])
+def test_trajectories_do_not_depend_on_concurrency(family: str, tmp_path: Path) -> None:
+    model = build(tmp_path / family, family)
+
+    async def one_by_one(sampler: LocalSampler) -> list[Any]:
+        return [await dialogue(sampler, name, turns=6) for name in range(6)]
+
+    async def together(sampler: LocalSampler) -> list[Any]:
+        company = [dialogue(sampler, name, turns=6) for name in range(20, 30)]
+        return (await asyncio.gather(*(dialogue(sampler, name, turns=6) for name in range(6)), *company))[:6]
+
+    alone = with_sampler(model, one_by_one)
+    crowded = with_sampler(model, together)
+    assert [tokens for tokens, _, _ in crowded] == [tokens for tokens, _, _ in alone]
+    assert [logprobs for _, logprobs, _ in crowded] == [logprobs for _, logprobs, _ in alone], "bit for bit"
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama", "gemma3", "gemma2", "qwen3_5"])
+def test_sampling_and_scoring_agree_in_every_family(family: str, tmp_path: Path) -> None:
+    async def play(sampler: LocalSampler) -> None:
+        tokens = list(PROMPT)
+        for turn in range(3):  # past the sliding window of the Gemmas, and on from a slot
+            completions = await sampler.sample(tokens, 2, SamplingParams(max_tokens=8, seed=turn))
+            for completion in completions:
+                scores = await sampler.score([*tokens, *completion.tokens])
+                # The recurrent layers of Qwen3.5 have two formulas, one by chunks and one by steps.
+                tolerance = 1e-4 if family == "qwen3_5" else 1e-5
+                np.testing.assert_allclose(scores[len(tokens) :], completion.logprobs, atol=tolerance)
+            tokens += [*completions[1].tokens, 3, 4, 5]
+
+    with_sampler(build(tmp_path / family, family), play)
+
+
+def test_little_memory_costs_time_and_nothing_else(tiny_model: Path) -> None:
+    async def together(sampler: LocalSampler) -> list[Any]:
+        return await asyncio.gather(*(dialogue(sampler, name, turns=5) for name in range(6)))
+
+    roomy = with_sampler(tiny_model, together)
+    # 2 layers x 2 heads x 16 numbers x (key + value) x 4 bytes a token: two slots of 256 tokens
+    cramped = with_sampler(tiny_model, together, cache_bytes=2 * 256 * 2 * 2 * 16 * 2 * 4)
+    assert [tokens for tokens, _, _ in cramped] == [tokens for tokens, _, _ in roomy]
+    assert sum(map(sum, (read for _, _, read in cramped))) > sum(map(sum, (read for _, _, read in roomy)))
+
+
+def test_long_sequences_are_scored_in_pieces(tiny_model: Path) -> None:
+    tokens = np.random.default_rng(0).integers(2, 250, 1500).tolist()
+
+    async def play(sampler: LocalSampler) -> None:
+        whole = await sampler.score(tokens)
+        assert whole.shape == (1500,)
+        np.testing.assert_allclose((await sampler.score(tokens[:700])), whole[:700], atol=1e-5)
+
+    with_sampler(tiny_model, play)
+
+
+def test_stop_strings_end_a_completion(tiny_model: Path) -> None:
+    async def play(sampler: LocalSampler) -> None:
+        free = await sampler.ask(Request(tuple(PROMPT), 1, max_tokens=30, seed=5))
+        text = sampler.tokenizer.decode(free.completions[0].tokens)
+        stop = text[6:9]
+        stopped = await sampler.ask(Request(tuple(PROMPT), 1, max_tokens=30, seed=5, stop_strings=(stop,)))
+        (completion,) = stopped.completions
+        assert completion.finish_reason is FinishReason.STOP
+        found = sampler.tokenizer.decode(completion.tokens)
+        assert found == text[: text.index(stop) + len(stop)]
+
+    with_sampler(tiny_model, play)
+
+
+def test_top_k_one_is_greedy_and_the_context_ends_a_completion(tiny_model: Path) -> None:
+    async def play(sampler: LocalSampler) -> None:
+        top = await sampler.ask(Request(tuple(PROMPT), 1, max_tokens=6, choice=Choice(top_k=1), seed=1))
+        greedy = await sampler.sample(PROMPT, 1, SamplingParams(max_tokens=6, temperature=0.0))
+        assert top.completions[0].tokens == greedy[0].tokens
+        long = [2 + i % 250 for i in range(2040)]
+        (completion,) = await sampler.sample(long, 1, SamplingParams(max_tokens=100, seed=1))
+        assert len(completion.tokens) == 8
+        assert completion.finish_reason is FinishReason.LENGTH
+
+    with_sampler(tiny_model, play)
+
+
+def test_requests_that_cannot_be_served_are_refused_and_harm_nobody(tiny_model: Path) -> None:
+    async def play(sampler: LocalSampler) -> None:
+        good = asyncio.create_task(sampler.sample(PROMPT, 2, SamplingParams(max_tokens=20, seed=1)))
+        for prompt in ([], [5] * 2049, [5, 100_000], [5, -1]):
+            with pytest.raises(BackendError):
+                await sampler.sample(prompt, 1, SamplingParams(max_tokens=5))
+        with pytest.raises(BackendError):
+            await sampler.sample(PROMPT, 1, SamplingParams(max_tokens=0))
+        assert len(await good) == 2
+
+    with_sampler(tiny_model, play)
+
+
+def test_a_cancelled_request_frees_its_slot(tiny_model: Path) -> None:
+    async def play(sampler: LocalSampler) -> None:
+        long = asyncio.create_task(sampler.sample(PROMPT, 4, SamplingParams(max_tokens=1900, seed=1)))
+        await asyncio.sleep(0.05)
+        long.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await long
+        await sampler.sample(PROMPT, 1, SamplingParams(max_tokens=3, seed=1))
+        steps = sampler.stats.steps
+        await asyncio.sleep(0.1)
+        assert sampler.stats.steps == steps, "nothing goes on in the background"
+
+    with_sampler(tiny_model, play)
+
+
+def test_closing_ends_what_is_under_way(tiny_model: Path) -> None:
+    async def run() -> None:
+        sampler = open_local_sampler(str(tiny_model), device="cpu")
+        long = asyncio.create_task(sampler.sample(PROMPT, 1, SamplingParams(max_tokens=1900, seed=1)))
+        await asyncio.sleep(0.05)
+        await sampler.aclose()
+        with pytest.raises(BackendError, match="closed"):
+            await long
+        with pytest.raises(BackendError, match="closed"):
+            await sampler.score(PROMPT)
+        await sampler.aclose()
+
+    asyncio.run(run())
