@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from played import evaluation, game
+from recipe_script import ROOT, run
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = {
     "08-alfworld": ("base-qwen35-4b-eval.jsonl", "checkpoint-40steps.jsonl", "checkpoint-80steps.jsonl"),
     "09-AgentOPSD": ("base-qwen35-4b-eval.jsonl", "checkpoint-eval-step40.jsonl", "checkpoint-eval-step80.jsonl"),
@@ -25,12 +27,24 @@ HEAVY = {
     "agentic_rl.policy",
     "agentic_rl.rollout",
 }
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 recipes = pytest.mark.parametrize("recipe", FILES)
 
 
-def analysis(recipe: str, *args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / recipe / "analysis.py"), *args]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+@pytest.fixture
+def analysis(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    def run_script(recipe: str, *argv: str) -> Done:
+        code = run(recipe, argv, "analysis")
+        return Done(code, *capsys.readouterr())
+
+    return run_script
 
 
 def results(folder: Path, recipe: str) -> Path:
@@ -40,16 +54,19 @@ def results(folder: Path, recipe: str) -> Path:
 
 
 @recipes
-def test_without_flags_it_reads_and_writes_the_published_paths(recipe: str, tmp_path: Path) -> None:
+def test_without_flags_it_reads_and_writes_the_published_paths(
+    analysis: Callable[..., Done], recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     results(tmp_path / recipe / "eval_results", recipe)
-    done = analysis(recipe, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = analysis(recipe)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"Figure: {recipe}/images/{FIGURES[recipe]}"
     assert (tmp_path / recipe / "images" / FIGURES[recipe]).exists()
 
 
 @recipes
-def test_folder_output_and_resolution_can_be_chosen(recipe: str, tmp_path: Path) -> None:
+def test_folder_output_and_resolution_can_be_chosen(analysis: Callable[..., Done], recipe: str, tmp_path: Path) -> None:
     results(tmp_path / "mine", recipe)
     output = tmp_path / "figure.svg"
     done = analysis(recipe, "--result-dir", str(tmp_path / "mine"), "--output", str(output), "--dpi", "150")
@@ -57,7 +74,7 @@ def test_folder_output_and_resolution_can_be_chosen(recipe: str, tmp_path: Path)
     assert output.read_text().startswith("<?xml")
 
 
-def test_other_files_can_be_compared_by_name(tmp_path: Path) -> None:
+def test_other_files_can_be_compared_by_name(analysis: Callable[..., Done], tmp_path: Path) -> None:
     results(tmp_path, "08-alfworld")
     named = "Before=base-qwen35-4b-eval.jsonl, After = checkpoint-80steps.jsonl"
     output = tmp_path / "figure.png"
@@ -69,7 +86,7 @@ def test_other_files_can_be_compared_by_name(tmp_path: Path) -> None:
 
 
 @recipes
-def test_missing_files_are_one_line_and_exit_code_2(recipe: str, tmp_path: Path) -> None:
+def test_missing_files_are_one_line_and_exit_code_2(analysis: Callable[..., Done], recipe: str, tmp_path: Path) -> None:
     done = analysis(recipe, "--result-dir", str(tmp_path))
     assert done.returncode == 2
     assert done.stdout == ""
@@ -79,7 +96,7 @@ def test_missing_files_are_one_line_and_exit_code_2(recipe: str, tmp_path: Path)
     ]
 
 
-def test_files_with_different_games_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
+def test_files_with_different_games_are_one_line_and_exit_code_2(analysis: Callable[..., Done], tmp_path: Path) -> None:
     results(tmp_path, "08-alfworld")
     evaluation(tmp_path / "checkpoint-80steps.jsonl", [game(number, won=True) for number in range(1, 5)])
     done = analysis("08-alfworld", "--result-dir", str(tmp_path), "--output", str(tmp_path / "figure.png"))
@@ -89,14 +106,16 @@ def test_files_with_different_games_are_one_line_and_exit_code_2(tmp_path: Path)
 
 
 @recipes
-def test_help_shows_every_flag(recipe: str) -> None:
-    shown = analysis(recipe, "--help").stdout
+def test_help_shows_every_flag(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(recipe, ["--help"], "analysis")
+    shown = capsys.readouterr().out
     for flag in ("--result-dir", "--files", "--output", "--dpi", FIGURES[recipe], *FILES[recipe]):
         assert flag in shown.replace("\n", "").replace(" " * 34, " ")
 
 
-@recipes
-def test_the_figure_is_made_without_a_model_or_games(recipe: str, tmp_path: Path) -> None:
+def test_the_figure_is_made_without_a_model_or_games(tmp_path: Path) -> None:
+    recipe = "09-AgentOPSD"
     folder = results(tmp_path, recipe)
     argv = ["--result-dir", str(folder), "--output", str(folder / "figure.png")]
     script = f"""

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from agentic_rl.config import run_main
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def load(recipe: str, script: str = "eval") -> ModuleType:
@@ -24,6 +24,6 @@ def load(recipe: str, script: str = "eval") -> ModuleType:
     return module
 
 
-def run(recipe: str, argv: Sequence[str]) -> int:
-    """The exit code of `eval.py argv`."""
-    return run_main(load(recipe).main, argv)
+def run(recipe: str, argv: Sequence[str], script: str = "eval") -> int:
+    """The exit code of `<recipe>/<script>.py argv`."""
+    return run_main(load(recipe, script).main, argv)
