@@ -101,3 +101,11 @@ def test_a_damaged_listing_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "checkpoints.json").write_text("[{]")
     with pytest.raises(RunDirectoryError, match=r"checkpoints\.json is damaged"):
         read_checkpoints(tmp_path)
+
+
+def test_whatever_a_model_writes_can_be_recorded(tmp_path: Path) -> None:
+    text = "half a pair \ud83d, a null \x00, a line \u2028 separator"
+    with begun(tmp_path) as run:
+        file = run.write_trajectories(1, [{"assistant_text": text}])
+    (line,) = file.read_text("utf-8").splitlines()
+    assert json.loads(line) == {"assistant_text": text}

@@ -8,8 +8,8 @@ from pathlib import Path
 from agentic_rl.errors import ConfigError
 from agentic_rl.games.interface import GameEntry
 
-HOUSEHOLDS_A_SPLIT = {"train": 3_553, "valid_seen": 140, "valid_unseen": 134}
-"""As many generated games as ALFWorld has, so that `all` and `0` mean the same sizes everywhere."""
+HOUSEHOLDS_A_SPLIT = {"train": 3_553, "valid_seen": 300, "valid_unseen": 300}
+"""As many games to train on as ALFWorld has; enough held-out ones to tell a few points apart."""
 
 GENERATOR_SEED = 0
 """The panel of generated games is the same whatever the run's seed, as a dataset on disk would be."""

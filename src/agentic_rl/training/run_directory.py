@@ -105,7 +105,8 @@ class RunDirectory:
         """Write every trajectory of one update."""
         target = self.path / "trajectories" / f"update-{update:05d}.jsonl"
         target.parent.mkdir(exist_ok=True)
-        _write_atomically(target, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+        # plain ASCII: a model may write half a surrogate pair, which UTF-8 cannot hold
+        _write_atomically(target, "".join(json.dumps(record) + "\n" for record in records))
         return target
 
     def record_checkpoint(self, name: str, update: int, paths: SavedPaths) -> None:
