@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from agentic_rl.games.expert import solve_from
 from agentic_rl.games.simulator import KNIVES, TOOLS, Game
 from agentic_rl.games.world import Object
 
@@ -69,8 +70,8 @@ class Script:
             raise Impossible
         self.put(min(fitting, key=lambda r: self.world.receptacles[r].place != self.episode.state.place))
 
-    def treat(self, verb: str) -> None:
-        """Clean, heat or cool what is held, and look at it."""
+    def treat(self, verb: str) -> int:
+        """Clean, heat or cool what is held, and look at it; gives the receptacle that did it."""
         held = self.episode.state.held
         tools = [r for r, one in enumerate(self.world.receptacles) if one.type in TOOLS[verb]]
         if held is None or not tools:
@@ -79,6 +80,7 @@ class Script:
         if place != self.episode.state.place:
             self.do(f"go to {self.receptacle(tools[0])}")
         self.do(f"{verb} {self.object(held)} with {self.receptacle(tools[0])}", f"examine {self.object(held)}")
+        return tools[0]
 
     def object(self, o: int) -> str:
         return self.world.objects[o].name
@@ -110,16 +112,17 @@ def probe_scripts(game: Game) -> dict[str, list[str]]:
 
 def start_of_game(script: Script) -> None:
     """What can be said and typed before the first trip."""
-    r = script.episode.game.world.receptacles[0].name
+    r = script.receptacle(0)
     script.try_("look", "inventory", "help", " look ", "Look", "", f"examine {r}", f"open {r}", f"take x from {r}")
+    script.try_(f"go  to {r}", f"Go to {r}", f"go to {r}.", f"\tgo to {r}\n")
 
 
 def treatments(script: Script) -> None:
-    """Every adjective: clean, hot, cold, and their sums; the later of heat and cool wins."""
+    """Every adjective: clean, hot, cold, and their sums; the later of heat and cool wins; each is offered again."""
     o, r = script.where(lambda o: all((_one(script, o).cleanable, _one(script, o).heatable, _one(script, o).coolable)))
     script.take(o, r)
     script.do(f"examine {script.object(o)}", "inventory")
-    for verb in ("heat", "heat", "cool", "heat", "clean", "cool", "clean"):
+    for verb in ("heat", "heat", "cool", "heat", "clean", "heat", "cool", "clean", "cool"):
         script.treat(verb)
     script.put_down()
     script.do("look")
@@ -130,61 +133,104 @@ def hot_then_cold(script: Script) -> None:
     o, r = script.where(lambda o: _one(script, o).heatable and _one(script, o).coolable)
     script.take(o, r)
     for verb in ("cool", "heat", "cool"):
-        script.treat(verb)
+        tool = script.treat(verb)
+        if script.world.receptacles[tool].openable:
+            script.do(f"open {script.receptacle(tool)}", f"close {script.receptacle(tool)}")
+
+
+def cool_at_first(script: Script) -> None:
+    """What the file says is cool is cool, and counts where a cool thing is wanted."""
+    goal, cool = script.world.goal, script.world.start.cool
+    o, r = script.where(lambda o: o in cool and (o in goal.objects or cool.isdisjoint(goal.objects)))
+    script.take(o, r)
+    script.do(f"examine {script.object(o)}")
+    targets = [target for target in goal.receptacles if _accepts(script, target, o)]
+    if o in goal.objects and targets:
+        script.put(targets[0])
+
+
+def untreated(script: Script) -> None:
+    """An object of the goal's type in the goal's receptacle, but not cleaned, heated or cooled."""
+    goal = script.world.goal
+    if goal.kind not in TOOLS:
+        raise Impossible
+    o, r = script.where(lambda o: o in goal.objects and o not in script.world.start.cool)
+    target = next((t for t in goal.receptacles if t != r and _accepts(script, t, o)), None)
+    if target is None:
+        raise Impossible
+    script.take(o, r)
+    script.put(target)
+    script.take(o, target)
+    script.treat(goal.kind)
+    script.put(target)
 
 
 def sliced(script: Script) -> None:
     """Slice, take, and treat what was sliced."""
-    _slice_something(script)
+    _slice_something(script, *script.where(lambda o: _one(script, o).type == KNIVES[0]))
     for verb in ("cool", "heat", "clean", "cool"):
         script.treat(verb)
 
 
 def sliced_clean(script: Script) -> None:
-    """Sliced and clean, without hot or cool."""
-    _slice_something(script)
+    """Sliced, with the other kind of knife, and clean, without hot or cool."""
+    _slice_something(script, *script.where(lambda o: _one(script, o).type == KNIVES[1]))
     script.treat("clean")
 
 
+def sliced_when_hot(script: Script) -> None:
+    """Treat an object, put it back, and slice it: the slices are still hot."""
+    for o, r in _takeable(script):
+        if _one(script, o).sliceable and _one(script, o).heatable and _accepts(script, r, o):
+            script.take(o, r)
+            script.treat("heat")
+            script.put(r)
+            script.take(*script.where(lambda o: _one(script, o).type in KNIVES))
+            _slice_at(script, o, script.world.receptacles[r].place)
+            script.put_down()
+            script.take(o, r)
+            script.do(f"examine {script.object(o)}")
+            return
+    raise Impossible
+
+
 def sliced_elsewhere(script: Script) -> None:
-    """Slice where an object is recorded to be although it lies elsewhere, and again when it has been carried off."""
-    knife, knife_at = script.where(lambda o: _one(script, o).type in KNIVES)
+    """Slice where an object is recorded to be, although it lies elsewhere or was carried off; not where it lies."""
     recorded = list(_recorded_elsewhere(script))
+    knife, knife_at = script.where(lambda o: _one(script, o).type in KNIVES)
+    lying = [(o, r) for o, r in _takeable(script) if o in dict(recorded)]
+    if lying:
+        o, r = lying[0]
+        script.take(knife, knife_at)
+        script.reach(r)
+        script.try_(f"slice {script.object(o)} with {script.object(knife)}")
+        script.put_down()
+        script.take(o, r)
+        script.put_down()
+    script.take(*script.where(lambda o: o == knife))
+    for o, place in recorded:
+        _slice_at(script, o, place)
     if not recorded:
         raise Impossible
-    script.take(knife, knife_at)
-    for o, place in recorded:
-        _slice_at(script, o, place, knife)
-        for r, members in enumerate(script.episode.state.contents):
-            if o in members:  # visible, but not offered where it lies
-                script.reach(r)
-                script.try_(f"slice {script.object(o)} with {script.object(knife)}", "look")
-    script.put_down()
-    for o, place in recorded:
-        for r, members in enumerate(script.episode.state.contents):
-            if o in members and _one(script, o).pickupable:
-                script.take(o, r)
-                script.put_down()
-                script.take(*script.where(lambda held: held == knife))
-                _slice_at(script, o, place, knife)
-                return
 
 
 def floor(script: Script) -> None:
-    """Take from one receptacle and move to another of the same place: the floor list names it."""
-    for o, r in _takeable(script):
-        place = script.world.receptacles[r].place
-        others = [n for n in script.world.receptacles_at[place] if n != r and _accepts(script, n, o)]
-        if others:
-            script.take(o, r)
-            script.do("look")
-            script.put(others[-1])
-            script.do("look")
-            script.take(o, others[-1])
-            script.put(others[-1])
-            script.do("look")
-            return
-    raise Impossible
+    """Carry an object through the receptacles of one place: the floor list names it once for each that it left."""
+
+    def others(o: int, r: int) -> list[int]:
+        here = script.world.receptacles_at[script.world.receptacles[r].place]
+        return [other for other in here if other != r and _accepts(script, other, o)]
+
+    o, r = max(_takeable(script), key=lambda pair: len(others(*pair)), default=(0, 0))
+    ways = others(o, r)[::-1]
+    if not ways:
+        raise Impossible
+    for way in (*ways, ways[-1]):
+        script.take(o, r)
+        script.do("look")
+        script.put(way)
+        script.do("look")
+        r = way
 
 
 def back_again(script: Script) -> None:
@@ -247,14 +293,16 @@ def hollow(script: Script) -> None:
 
 
 def lamps(script: Script) -> None:
-    """Use a lamp twice, hold things by it, leave and come back."""
+    """Use a lamp twice, hold the wrong and the right thing by it, use it again."""
     lamp, r = _lamp(script)
+    wrong = script.where(lambda o: o not in script.world.goal.objects)
     script.do(f"go to {script.receptacle(r)}", f"use {script.object(lamp)}", f"use {script.object(lamp)}")
-    script.take(*script.where(lambda o: o in script.world.goal.objects))
-    if script.episode.state.place != script.world.receptacles[r].place:
-        script.do(f"go to {script.receptacle(r)}")
-    script.do(f"use {script.object(lamp)}")
-    script.put_down()
+    for thing in (wrong, script.where(lambda o: o in script.world.goal.objects)):
+        script.take(*thing)
+        if script.episode.state.place != script.world.receptacles[r].place:
+            script.do(f"go to {script.receptacle(r)}")
+        script.do(f"use {script.object(lamp)}")
+        script.put_down()
 
 
 def lamp_first(script: Script) -> None:
@@ -273,21 +321,16 @@ def lamp_first(script: Script) -> None:
 
 
 def win_and_undo(script: Script) -> None:
-    """Win by the stored walkthrough or the expert, undo the win, and win again."""
-    from agentic_rl.games.expert import solve_from
-
+    """Win as the expert does; where the last command laid something down, undo that and win again."""
     solution = solve_from(script.episode) or ()
-    if not solution or not solution[-1].startswith("move "):
-        raise Impossible
-    script.do(*solution)
-    _, kind, number, _, *receptacle = solution[-1].split()
-    script.do(f"take {kind} {number} from {' '.join(receptacle)}", "look", solution[-1], "look", "inventory")
+    script.do(*solution, "look")
+    if solution and solution[-1].startswith("move "):
+        _, *thing, _, kind, number = solution[-1].split()
+        script.do(f"take {' '.join(thing)} from {kind} {number}", "look", solution[-1], "look", "inventory")
 
 
 def spoilt(script: Script) -> None:
     """For heat and cool: the other treatment on the way spoils it; a second one mends it."""
-    from agentic_rl.games.expert import solve_from
-
     other = {"heat": "cool", "cool": "heat", "clean": "heat"}.get(script.world.goal.kind)
     solution = solve_from(script.episode) or ()
     if other is None or not solution:
@@ -318,8 +361,11 @@ PROBES: tuple[Callable[[Script], None], ...] = (
     start_of_game,
     treatments,
     hot_then_cold,
+    cool_at_first,
+    untreated,
     sliced,
     sliced_clean,
+    sliced_when_hot,
     sliced_elsewhere,
     floor,
     back_again,
@@ -366,25 +412,26 @@ def _recorded_elsewhere(script: Script) -> Iterator[tuple[int, int]]:
                 yield o, place
 
 
-def _slice_at(script: Script, o: int, place: int, knife: int) -> None:
+def _slice_at(script: Script, o: int, place: int) -> None:
+    """Slice with the knife in hand, leave, and slice again."""
+    here = script.receptacle(script.world.receptacles_at[place][0])
+    away = script.receptacle(next(r for r, one in enumerate(script.world.receptacles) if one.place != place))
     if place != script.episode.state.place:
-        script.do(f"go to {script.receptacle(script.world.receptacles_at[place][0])}")
-    script.do(f"slice {script.object(o)} with {script.object(knife)}", "look")
+        script.do(f"go to {here}")
+    command = f"slice {script.object(o)} with {script.object(script.episode.state.held or 0)}"
+    script.do(command, command, "look", f"go to {away}", f"go to {here}", command)
 
 
-def _slice_something(script: Script) -> None:
-    """Slice an object twice, lay the knife down, and take the object."""
-    knife, knife_at = script.where(lambda o: _one(script, o).type in KNIVES)
-    for r, members in enumerate(script.world.start.contents):
+def _slice_something(script: Script, knife: int, knife_at: int) -> None:
+    """Slice an object, lay the knife down, and take the object."""
+    for o, r in _takeable(script):
         place = script.world.receptacles[r].place
-        for o in members:
-            if script.world.objects[o].sliceable and o in script.world.start.lying[place]:
-                script.take(knife, knife_at)
-                script.reach(r)
-                command = f"slice {script.object(o)} with {script.object(knife)}"
-                script.do(command, command, "look")
-                script.put_down()
-                script.take(o, r)
-                script.do(f"examine {script.object(o)}")
-                return
+        if _one(script, o).sliceable and o in script.world.start.lying[place]:
+            script.take(knife, knife_at)
+            script.reach(r)
+            _slice_at(script, o, place)
+            script.put_down()
+            script.take(o, r)
+            script.do(f"examine {script.object(o)}")
+            return
     raise Impossible
