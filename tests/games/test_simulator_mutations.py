@@ -170,10 +170,7 @@ SIMULATOR = {
     "help begins with a newline": ('HELP = """\\', 'HELP = """'),
 }
 WORLD = {
-    "numbers count upwards": (
-        "raw_ids = sorted(seen.difference(",
-        "raw_ids = sorted(reverse=True, iterable=seen.difference(",
-    ),
+    "numbers count upwards": ("zip(raw_ids, bases, strict=True)", "zip(raw_ids[::-1], bases[::-1], strict=True)"),
     "a basin is named by its first part": ('("basin" if "basin" in raw else "")', '""'),
     "a way leads to where one is": ("for command, to in commands if to != place", "for command, to in commands"),
     "cabinet 2 before cabinet 10": ("commands = sorted(", "commands = list("),
@@ -235,8 +232,4 @@ def test_the_simulator_as_it_is_plays_as_recorded() -> None:
 def test_a_plausible_error_is_noticed(
     monkeypatch: pytest.MonkeyPatch, room: str, error: str, change: tuple[str, str]
 ) -> None:
-    try:
-        unnoticed = plays_as_recorded(mutated_simulator(monkeypatch, room, *change))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        unnoticed = False  # a crash is noticed, too
-    assert not unnoticed, f"nothing notices that {error}"
+    assert not plays_as_recorded(mutated_simulator(monkeypatch, room, *change)), f"nothing notices that {error}"
