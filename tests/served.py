@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -87,3 +88,18 @@ def point_sdk_at(server: Server, home: Path, *, api_key: str = API_KEY) -> Any:
     trio.configure_observability(enabled=False)
     trio.configure(home=str(home), base_url=server.url, api_key=api_key)
     return trio
+
+
+@contextlib.contextmanager
+def garbage_kept() -> Iterator[None]:
+    """Collect garbage at the end, in this thread.
+
+    An SDK client that dies closes its session over HTTP, wherever the collector happens to run. In the server's own
+    thread it would wait for itself.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()

@@ -25,3 +25,9 @@ def trio(server: served.Server, tmp_path_factory: pytest.TempPathFactory) -> Any
 def service(trio: Any) -> Any:
     """A logged-in client."""
     return trio.ServiceClient(api_key=served.API_KEY)
+
+
+@pytest.fixture(autouse=True)
+def _clients_die_in_this_thread() -> Iterator[None]:
+    with served.garbage_kept():
+        yield

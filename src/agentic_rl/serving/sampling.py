@@ -98,7 +98,7 @@ class SamplingRuns:
                 temperature=wire.number(params, "temperature", 1.0, least=0.0),
                 top_p=top_p,
                 top_k=max(0, wire.integer(params, "top_k", -1)),
-                stop_token_ids=tuple(stop_ids) or (*ids, *self._engine.eos_token_ids),
+                stop_token_ids=tuple(stop_ids) if "stop_token_ids" in params else (*ids, *self._engine.eos_token_ids),
                 stop_strings=strings,
                 seed=random.getrandbits(31) if seed is None else seed,
             ),

@@ -22,3 +22,9 @@ def logged_in(server: served.Server, tmp_path: Path) -> Path:
     home.mkdir()
     served.point_sdk_at(server, home)
     return home
+
+
+@pytest.fixture(autouse=True)
+def _clients_die_in_this_thread() -> Iterator[None]:
+    with served.garbage_kept():
+        yield

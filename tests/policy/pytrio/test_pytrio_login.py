@@ -10,7 +10,7 @@ import pytest
 import served
 
 from agentic_rl.errors import BackendError, ConfigError
-from agentic_rl.policy.pytrio import open_pytrio_policy, open_pytrio_sampler
+from agentic_rl.policy.pytrio import open_pytrio_policy, open_pytrio_sampler, service
 
 
 def files(home: Path) -> list[str]:
@@ -35,7 +35,10 @@ def test_a_refused_key_names_both_ways_out(server: served.Server, tmp_path: Path
     assert "--preset laptop" in str(refused.value)
 
 
-def test_a_service_that_is_not_there_is_said_soon(tmp_path: Path, server: served.Server) -> None:
+def test_a_service_that_is_not_there_is_said_soon(
+    tmp_path: Path, server: served.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "CONTROL_ATTEMPTS", 2)
     trio = served.point_sdk_at(server, tmp_path)
     trio.configure(base_url="http://127.0.0.1:9")
     started = time.monotonic()

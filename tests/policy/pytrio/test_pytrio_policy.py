@@ -111,8 +111,10 @@ class ReducingEngine:
         return learner
 
 
-@pytest.mark.parametrize("theirs", list(ServiceReduction))
-@pytest.mark.parametrize("wanted", ["token_mean", "sequence_mean"])
+@pytest.mark.parametrize(
+    ("theirs", "wanted"),
+    [*((theirs, "token_mean") for theirs in ServiceReduction), (ServiceReduction.TOKEN_MEAN, "sequence_mean")],
+)
 def test_the_gradient_is_the_configs_whatever_the_service_divides_by(
     tmp_path: Path, theirs: ServiceReduction, wanted: Any
 ) -> None:
@@ -135,9 +137,9 @@ def test_a_stated_reduction_needs_no_probe(server: served.Server, logged_in: Pat
         policy = open_pytrio_policy(served.MODEL, run_dir=tmp_path, lora_rank=8, **options)
         assert policy.loss_reduction == options.get("loss_reduction", "sum")
         asyncio.run(policy.snapshot())
-        assert policy.usage()["usage/train_tokens"] == 0
+        assert policy.usage()["train_tokens"] == 0
         asyncio.run(policy.aclose())
-    with pytest.raises(ConfigError, match="--loss-reduction"):
+    with pytest.raises(ConfigError, match="--service-reduction"):
         open_pytrio_policy(served.MODEL, run_dir=tmp_path, loss_reduction="median")
 
 
@@ -181,12 +183,12 @@ def test_usage_is_counted_by_kind_and_kept_in_the_run_directory(logged_in: Path,
         return dict(await policy.update(await rollout(policy), LossConfig(), ADAM))
 
     metrics = asyncio.run(play())
-    assert metrics["usage/prefill_tokens"] == 2 * len(PROMPT)
-    assert metrics["usage/scoring_tokens"] == 20
-    assert metrics["usage/sample_tokens"] > 0
-    assert metrics["usage/train_tokens"] > 4 * len(PROMPT)
+    assert metrics["trainer/usage/prefill_tokens"] == 2 * len(PROMPT)
+    assert metrics["trainer/usage/scoring_tokens"] == 20
+    assert metrics["trainer/usage/sample_tokens"] > 0
+    assert metrics["trainer/usage/train_tokens"] > 4 * len(PROMPT)
     saved = json.loads((tmp_path / "usage.json").read_text())
-    assert saved["tokens"]["scoring"] == policy.usage()["usage/scoring_tokens"] == 20
+    assert saved["tokens"]["scoring"] == policy.usage()["scoring_tokens"] == 20
     again = open_pytrio_policy(served.MODEL, run_dir=tmp_path, lora_rank=8, loss_reduction="sum")
     assert again.usage() == policy.usage(), "a resumed run goes on counting"
     asyncio.run(policy.aclose())

@@ -19,6 +19,7 @@ import torch
 from agentic_rl.errors import BackendError
 from agentic_rl.policy.protocol import AdamConfig, Datum, LossConfig, SamplingParams
 from agentic_rl.policy.pytrio import open_pytrio_policy
+from agentic_rl.serving import faults as faults_module
 from agentic_rl.serving.faults import KINDS, FaultSpec
 
 PROMPT = [40, 41, 42, 43]
@@ -71,7 +72,10 @@ def _sdk_delays() -> Any:
     pytrio.configure(retry_initial_delay=1.0)
 
 
-def test_faults_of_every_kind_change_nothing(server: served.Server, tmp_path: Path) -> None:
+def test_faults_of_every_kind_change_nothing(
+    server: served.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults_module, "SLOW_SECONDS", 0.2)
     plain, weights = trained(server, tmp_path)
     rate = 0.08
     faults = tuple(FaultSpec(kind, rate, seed=3) for kind in KINDS)

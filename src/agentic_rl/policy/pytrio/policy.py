@@ -73,7 +73,7 @@ def open_pytrio_policy(
     pytrio_service.check_rank(lora_rank)
     if loss_reduction != "auto" and loss_reduction not in set(ServiceReduction):
         known = ", ".join(("auto", *ServiceReduction))
-        raise ConfigError(f"--loss-reduction {loss_reduction!r} is unknown", hint=f"Choose from {known}.")
+        raise ConfigError(f"--service-reduction {loss_reduction!r} is unknown", hint=f"Choose from {known}.")
     service = Service.connect(telemetry=telemetry, max_in_flight=max_in_flight, retry_window_s=retry_window_s)
     limits = service.limits(base_model, training=True)
     asked = {"max_trajectory_tokens": max_trajectory_tokens, "group_size": group_size}
@@ -215,7 +215,7 @@ class PytrioPolicy:
                 self._usage.add("train", PROBE_TOKENS)
                 logprobs = _logprobs(output, datums)
                 if logprobs is None:
-                    raise BackendError("PyTRIO returns no log-probs", hint="State --loss-reduction and --no-probe.")
+                    raise BackendError("PyTRIO returns no log-probs", hint="State --service-reduction and --no-probe.")
                 self._reduction = recognise(float(output.metrics["loss_sum"]), logprobs, datums)
                 logger.info("PyTRIO reduces losses by %s (probe of %d tokens)", self._reduction, PROBE_TOKENS)
             return self._reduction

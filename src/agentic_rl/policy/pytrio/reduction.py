@@ -103,5 +103,5 @@ def recognise(loss_sum: float, logprobs: Sequence[FloatArray], datums: Sequence[
             return reduction
     raise BackendError(
         f"PyTRIO reduces losses in a way that is not known (probe: {loss_sum:.6g}, tokens: {sum(losses):.6g})",
-        hint=f"State it with --loss-reduction ({', '.join(ServiceReduction)}) and --no-probe.",
+        hint=f"State it with --service-reduction ({', '.join(ServiceReduction)}) and --no-probe.",
     )

@@ -131,7 +131,7 @@ class PytrioSampler:
                 temperature=params.temperature,
                 top_p=params.top_p,
                 seed=seed,
-                stop=list(params.stop_token_ids) or None,
+                stop=list(params.stop_token_ids),
             ),
             "return_text": False,
         }

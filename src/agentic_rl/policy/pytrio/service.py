@@ -28,6 +28,9 @@ _RENAMED = {
 }
 """Settings by their name in 0.2.8 and in 0.2.9; None where the newer one has no such thing."""
 
+CONTROL_ATTEMPTS = 5
+"""How often 0.2.8 sends a control request: 15 seconds in all where no service answers."""
+
 CONTROL_PATIENCE_SECONDS = 45.0
 """How long 0.2.9 repeats a control request; its own 15 minutes also delay the end of the process."""
 
@@ -191,7 +194,7 @@ async def in_thread[T](work: Callable[[], T]) -> T:
 
 def _configure(sdk: Any, max_in_flight: int, retry_window_s: float) -> None:
     wanted: dict[str, Any] = {
-        "retry_max_attempts": 5,
+        "retry_max_attempts": CONTROL_ATTEMPTS,
         "sampling_retry_timeout": retry_window_s,
         "training_retry_timeout": retry_window_s,
         "sampling_max_in_flight": max_in_flight,

@@ -36,14 +36,16 @@ class Usage:
             self._requests[kind] += requests
 
     def totals(self) -> Mapping[str, int]:
-        """Tokens since the run began, as `usage/KIND_tokens`."""
+        """Tokens since the run began, as `KIND_tokens`."""
         with self._lock:
-            return {f"usage/{kind}_tokens": count for kind, count in self._tokens.items()}
+            return {f"{kind}_tokens": count for kind, count in self._tokens.items()}
 
     def since_last(self) -> dict[str, float]:
         """Tokens since this was last asked, as metrics; also writes the totals to the run directory."""
         with self._lock:
-            metrics = {f"usage/{kind}_tokens": float(self._tokens[kind] - self._reported[kind]) for kind in KINDS}
+            metrics = {
+                f"trainer/usage/{kind}_tokens": float(self._tokens[kind] - self._reported[kind]) for kind in KINDS
+            }
             self._reported = dict(self._tokens)
         self.write()
         return metrics
