@@ -14,7 +14,11 @@ from tiny_models import build
 from agentic_rl.errors import BackendError
 from agentic_rl.policy.local import LocalSampler, open_local_sampler
 from agentic_rl.policy.local.choose import Choice
+from agentic_rl.policy.local.decoder import Work
 from agentic_rl.policy.local.engine import Request
+from agentic_rl.policy.local.loading import load_base_model
+from agentic_rl.policy.local.lora import share_weights
+from agentic_rl.policy.local.ragged import RaggedDecoder
 from agentic_rl.policy.protocol import FinishReason, SamplingParams
 
 PROMPT = [2 + 5 * i % 250 for i in range(60)]
@@ -103,6 +107,19 @@ def test_sampling_and_scoring_agree_in_every_family(family: str, tmp_path: Path)
             tokens += [*completions[1].tokens, 3, 4, 5]
 
     with_sampler(build(tmp_path / family, family), play)
+
+
+def test_attention_by_blocks_of_slots_gives_the_same_numbers(tiny_model: Path) -> None:
+    """The way CUDA decodes, tried on the CPU."""
+    base = load_base_model(str(tiny_model), device="cpu").model
+    decoders = [RaggedDecoder(share_weights(base), 1 << 30, by_block=by_block) for by_block in (True, False)]
+    random = np.random.default_rng(0)
+    lengths = {slot: int(random.integers(5, 300)) for slot in (0, 1, 5, 31, 32, 40)}
+    texts = {slot: random.integers(2, 250, length + 3).tolist() for slot, length in lengths.items()}
+    for first, last in ((None, -3), (-3, -2), (-2, -1)):
+        works = [Work(slot, (first or -len(text)) + len(text), text[first:last]) for slot, text in texts.items()]
+        blocks, rows = (decoder.forward(works) for decoder in decoders)
+        np.testing.assert_allclose(blocks, rows, atol=1e-4)
 
 
 def test_little_memory_costs_time_and_nothing_else(tiny_model: Path) -> None:

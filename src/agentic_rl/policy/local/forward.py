@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 def logits_at(model: nn.Module, input_ids: Tensor, rows: Tensor, **arguments: Any) -> Tensor:
-    """Shape (len(rows), vocabulary), in float32 at least: the logits at `rows` of the flattened (batch * length) input."""
+    """Shape (len(rows), vocabulary), float32 or better: logits at `rows` of the flattened (batch * length) input."""
     head: nn.Module = model.get_output_embeddings()  # type: ignore[operator]
 
     def pick(_module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

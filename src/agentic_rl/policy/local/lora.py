@@ -54,6 +54,8 @@ def attach_lora(base: nn.Module, spec: LoraSpec) -> nn.Module:
     """
     from peft import LoraConfig, get_peft_model
 
+    from agentic_rl.policy.local import dense_lora
+
     if spec.rank < 1:
         raise ConfigError(f"--lora-rank {spec.rank} is not a rank", hint="Give a number of at least 1.")
     targets = _targets(base, spec)
@@ -66,6 +68,7 @@ def attach_lora(base: nn.Module, spec: LoraSpec) -> nn.Module:
         warnings.simplefilter("ignore")  # peft warns of tied heads; the module's docstring says what happens
         torch.manual_seed(spec.seed)
         model: nn.Module = get_peft_model(share_weights(base), config)
+    dense_lora.use_where_it_pays(model, spec.rank)
     return model
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from agentic_rl.policy.local.decoder import Decoder, Work
 from agentic_rl.policy.local.forward import logits_at
 from agentic_rl.policy.local.lora import share_weights
-from agentic_rl.policy.local.ragged import RaggedDecoder
+from agentic_rl.policy.local.ragged import RaggedDecoder, Slots
 from agentic_rl.policy.local.sequential import SequentialDecoder
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,6 @@ def takes_ragged(model: nn.Module) -> bool:
     return True
 
 
-def open_decoder(model: nn.Module, *, ragged: bool, memory_bytes: int) -> Decoder:
-    """A decoder over a frozen copy of a model."""
-    return RaggedDecoder(model, memory_bytes) if ragged else SequentialDecoder(model)
+def open_decoder(model: nn.Module, *, ragged: bool, memory_bytes: int, spare: list[Slots]) -> Decoder:
+    """A decoder over a frozen copy of a model; `spare` as in `RaggedDecoder`."""
+    return RaggedDecoder(model, memory_bytes, spare=spare) if ragged else SequentialDecoder(model)

@@ -5,14 +5,14 @@ one dense matrix without padding, and only attention looks up which token belong
 in slots, so a token is read once.
 
 Bit for bit the same, whatever else is in flight (on the CPU): a matrix product computes a row alike for any number of
-rows from `ROW_QUANTUM` upwards, so fewer rows are padded to that; attention runs sequence by sequence, with the
-length of its sums rounded up to `LENGTH_QUANTUM`, below which the order of summation would change.
+rows from `ROW_QUANTUM` upwards, so fewer rows are padded to that, and attention runs sequence by sequence over that
+sequence's own length. CUDA prefers few large kernels to that promise: there neighbouring slots share an attention call.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,8 +27,11 @@ from agentic_rl.policy.local.forward import logits_at
 ATTENTION = "agentic_rl_ragged"
 ROW_QUANTUM = 16
 LENGTH_QUANTUM = 256
-BLOCK = 16
-"""Slots that share one attention call while decoding: neighbours are mostly of one group, hence of like length."""
+BLOCK = 32
+"""Slots that share an attention call on CUDA: neighbours are mostly of one group, hence of like length."""
+GROWTH = 1.5
+
+type _Layer = tuple[Tensor, Tensor]
 
 _PASS: ContextVar[_Pass] = ContextVar("ragged_pass")
 
@@ -60,7 +63,7 @@ class Slots:
         """How long the slots would be if one had to hold that many tokens."""
         if tokens <= self.tokens:
             return self.tokens
-        return math.ceil(max(tokens, 1.25 * self.tokens) / LENGTH_QUANTUM) * LENGTH_QUANTUM
+        return math.ceil(max(tokens, GROWTH * self.tokens) / LENGTH_QUANTUM) * LENGTH_QUANTUM
 
     def keep(self, slots: Tensor) -> None:
         """Only these, in this order."""
@@ -82,11 +85,6 @@ class Slots:
         tensors = (*self.keys.values(), *self.values.values())
         return sum(tensor.shape[1] * tensor.shape[3] * tensor.element_size() for tensor in tensors)
 
-    def clear(self) -> None:
-        self.keys.clear()
-        self.values.clear()
-        self.slots = self.tokens = 0
-
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
@@ -100,121 +98,125 @@ class _Segment:
 
 @dataclass(slots=True)
 class _Pass:
-    """One forward pass: rows 0..len(decode_slots) are single new tokens, the segments follow."""
+    """One forward pass. Its first rows are single new tokens, one a (slot, position) of `decoding`; segments follow."""
 
     slots: Slots
+    decoding: list[tuple[int, int]]
     decode_slots: Tensor
     decode_positions: Tensor
-    blocks: list[tuple[int, int, int]]
     segments: list[_Segment]
-    masks: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
+    dtype: torch.dtype
+    by_block: bool
+    masks: dict[tuple[int, int, int], Tensor] = field(default_factory=dict)
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int) -> Tensor:
+    def attend(self, number: int, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int) -> Tensor:
         """Shapes (heads, rows, size) in, (rows, heads, size) out."""
-        keys, values = self.slots.of_layer(layer, key, value)
+        layer = keys, values = self.slots.of_layer(number, key, value)
         output = query.new_zeros((query.shape[1], query.shape[0], value.shape[-1]))
-        if len(self.decode_slots):
-            self._decode(output, query, key, value, keys, values, scale, window)
+        if count := len(self.decoding):
+            keys[self.decode_slots, :, self.decode_positions] = key[:, :count].transpose(0, 1)
+            values[self.decode_slots, :, self.decode_positions] = value[:, :count].transpose(0, 1)
+            decode = self._decode_blocks if self.by_block else self._decode_each
+            decode(output, query, key, layer, scale, window)
         for segment in self.segments:
-            self._prefill(segment, output, query, key, value, keys, values, scale, window)
+            end = segment.start + segment.last - segment.first
+            keys[segment.slot, :, segment.start : end] = key[:, segment.first : segment.last]
+            values[segment.slot, :, segment.start : end] = value[:, segment.first : segment.last]
+            self._read(segment, output, query, key, layer, scale, window)
         return output
 
-    def _decode(
-        self,
-        output: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        scale: float,
-        window: int,
+    def _decode_each(
+        self, output: Tensor, query: Tensor, key: Tensor, layer: _Layer, scale: float, window: int
     ) -> None:
-        count, slots = len(self.decode_slots), self.decode_slots
-        heads = key.shape[0]
-        keys[slots, :, self.decode_positions] = key[:, :count].transpose(0, 1)
-        values[slots, :, self.decode_positions] = value[:, :count].transpose(0, 1)
+        """One attention call a sequence: no padding, no mask."""
+        keys, values = layer
         # Query heads that share a key head stand as its queries, so no key is copied.
-        asked = query[:, :count].transpose(0, 1).reshape(count, heads, -1, query.shape[-1])
-        by_slot = asked.new_zeros((self.blocks[-1][1], *asked.shape[1:]))
-        by_slot[slots] = asked
-        answers = []
-        for begin, end, length in self.blocks:
+        asked = self._asked(query, key)
+        for row, (slot, position) in enumerate(self.decoding):
+            first = max(0, position + 1 - window) if window else 0
             answer = scaled_dot_product_attention(
+                asked[row : row + 1],
+                keys[slot : slot + 1, :, first : position + 1],
+                values[slot : slot + 1, :, first : position + 1],
+                scale=scale,
+            )
+            output[row] = answer.reshape(output.shape[1:])
+
+    def _decode_blocks(
+        self, output: Tensor, query: Tensor, key: Tensor, layer: _Layer, scale: float, window: int
+    ) -> None:
+        """One attention call for every `BLOCK` neighbouring slots, as long as the longest of them."""
+        keys, values = layer
+        asked = self._asked(query, key)
+        by_slot = asked.new_zeros((keys.shape[0], *asked.shape[1:]))
+        by_slot[self.decode_slots] = asked
+        answers = torch.zeros((*by_slot.shape[:-1], values.shape[-1]), dtype=asked.dtype, device=asked.device)
+        for begin in sorted({slot - slot % BLOCK for slot, _ in self.decoding}):
+            end = min(begin + BLOCK, keys.shape[0])
+            length = 1 + max(position for slot, position in self.decoding if begin <= slot < end)
+            answers[begin:end] = scaled_dot_product_attention(
                 by_slot[begin:end],
                 keys[begin:end, :, :length],
                 values[begin:end, :, :length],
-                attn_mask=self._decode_mask(begin, end, length, window).expand(-1, 1, asked.shape[2], -1),
+                attn_mask=self._block_mask(begin, end, length, window).expand(-1, 1, asked.shape[2], -1),
                 scale=scale,
             )
-            answers.append(answer)
-        rows = torch.cat(answers).index_select(0, self._row_of_slot())
-        output[:count] = rows.reshape(count, -1, rows.shape[-1])
+        output[: len(asked)] = answers[self.decode_slots].reshape(len(asked), *output.shape[1:])
 
-    def _row_of_slot(self) -> Tensor:
-        """Where each decoding slot stands in the blocks laid end to end."""
-        if (cached := self.masks.get(())) is None:
-            offsets, place = {}, 0
-            for begin, end, _ in self.blocks:
-                offsets[begin // BLOCK] = place - begin
-                place += end - begin
-            rows = [slot + offsets[slot // BLOCK] for slot in self.decode_slots.tolist()]
-            cached = self.masks[()] = torch.tensor(rows, device=self.decode_slots.device)
-        return cached
+    def _asked(self, query: Tensor, key: Tensor) -> Tensor:
+        """The decoding rows' queries, shape (rows, key heads, query heads of each, size)."""
+        count = len(self.decoding)
+        return query[:, :count].transpose(0, 1).reshape(count, key.shape[0], -1, query.shape[-1])
 
-    def _decode_mask(self, begin: int, end: int, length: int, window: int) -> Tensor:
-        name = (begin, window)
-        if (mask := self.masks.get(name)) is None:
-            device = self.decode_slots.device
-            last = torch.zeros(self.blocks[-1][1], dtype=torch.long, device=device)
-            last[self.decode_slots] = self.decode_positions
+    def _block_mask(self, begin: int, end: int, length: int, window: int) -> Tensor:
+        def visible(device: torch.device) -> Tensor:
+            last = torch.zeros(end - begin, dtype=torch.long, device=device)
+            for slot, position in self.decoding:
+                if begin <= slot < end:
+                    last[slot - begin] = position
             here = torch.arange(length, device=device)
-            last = last[begin:end, None]
-            mask = here <= last
-            if window:
-                mask &= here > last - window
-            mask = self.masks[name] = mask[:, None, None]
-        return mask
+            near = here > last[:, None] - window if window else True
+            return ((here <= last[:, None]) & near)[:, None, None]
 
-    def _prefill(
+        return self._mask((begin, end, window), visible)
+
+    def _read(
         self,
         segment: _Segment,
         output: Tensor,
         query: Tensor,
         key: Tensor,
-        value: Tensor,
-        keys: Tensor,
-        values: Tensor,
+        layer: _Layer,
         scale: float,
         window: int,
     ) -> None:
-        first, last, slot, start = segment.first, segment.last, segment.slot, segment.start
-        end = start + last - first
-        keys[slot, :, start:end] = key[:, first:last]
-        values[slot, :, start:end] = value[:, first:last]
-        causal = start == 0 and not (window and window < end)
-        length = end if causal else math.ceil(end / LENGTH_QUANTUM) * LENGTH_QUANTUM
-        length = min(length, keys.shape[2])
+        """The new tokens of one sequence look at its slot."""
+        keys, values = layer
+        first, last, slot = segment.first, segment.last, segment.slot
+        end = segment.start + last - first
+        causal = segment.start == 0 and not (window and window < end)
         heads, shared = key.shape[0], query.shape[0] // key.shape[0]
+
+        def visible(device: torch.device) -> Tensor:
+            here = torch.arange(end, device=device)
+            own = torch.arange(segment.start, end, device=device)[:, None]
+            return (here <= own) & (here > own - window) if window else here <= own
+
         answer = scaled_dot_product_attention(
             query[:, first:last].reshape(heads, shared, last - first, -1),
-            keys[slot, :, None, :length].expand(-1, shared, -1, -1),
-            values[slot, :, None, :length].expand(-1, shared, -1, -1),
-            attn_mask=None if causal else self._prefill_mask(segment, length, window),
+            keys[slot, :, None, :end].expand(-1, shared, -1, -1),
+            values[slot, :, None, :end].expand(-1, shared, -1, -1),
+            attn_mask=None if causal else self._mask((first, last, -window), visible),
             is_causal=causal,
             scale=scale,
         )
         output[first:last] = answer.flatten(0, 1).transpose(0, 1)
 
-    def _prefill_mask(self, segment: _Segment, length: int, window: int) -> Tensor:
-        name = (segment.first, window, length)
+    def _mask(self, name: tuple[int, int, int], visible: Callable[[torch.device], Tensor]) -> Tensor:
+        """A mask to be added to the scores, made by the first layer of a pass and used by all."""
         if (mask := self.masks.get(name)) is None:
-            device = self.decode_slots.device
-            here = torch.arange(length, device=device)
-            own = torch.arange(segment.start, segment.start + segment.last - segment.first, device=device)[:, None]
-            mask = here <= own
-            if window:
-                mask &= here > own - window
+            seen = visible(self.decode_slots.device)
+            mask = torch.zeros(seen.shape, dtype=self.dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
             self.masks[name] = mask
         return mask
 
@@ -249,19 +251,29 @@ class RaggedDecoder:
         A frozen copy that this decoder alone uses: its attention implementation is replaced.
     memory_bytes
         How much all slots together may take.
+    spare
+        Slots that a former decoder of the same base model left behind, to spare growing them again; `close` leaves
+        this one's here.
+    by_block
+        Whether neighbouring slots share an attention call; None chooses by device.
     """
 
-    def __init__(self, model: nn.Module, memory_bytes: int) -> None:
+    def __init__(
+        self, model: nn.Module, memory_bytes: int, *, spare: list[Slots] | None = None, by_block: bool | None = None
+    ) -> None:
         from transformers import AttentionInterface
 
         AttentionInterface.register(ATTENTION, _attention)
         model.set_attn_implementation(ATTENTION)  # type: ignore[operator]
         self._model = model
         self._device = next(model.parameters()).device
-        self._slots = Slots()
-        self.forward([Work(0, 0, [0])])  # shows how much memory a token takes
+        self._dtype = next(model.parameters()).dtype
+        self._by_block = by_block if by_block is not None else self._device.type != "cpu"
+        self._spare = spare if spare is not None else []
+        self._slots = self._spare.pop() if self._spare else Slots()
+        if not self._slots.keys:
+            self.forward([Work(0, 0, [0])])  # shows how much memory a token takes
         self._most_tokens = max(1, memory_bytes // self._slots.bytes_per_token)
-        self._slots.clear()
 
     def capacity(self, tokens: int) -> int:
         return max(1, self._most_tokens // self._slots.length_for(tokens))
@@ -292,10 +304,12 @@ class RaggedDecoder:
         rows += [0] * (ROW_QUANTUM - count)
         current = _Pass(
             slots=self._slots,
+            decoding=[(works[i].slot, works[i].start) for i in single],
             decode_slots=self._tensor([works[i].slot for i in single]),
             decode_positions=self._tensor([works[i].start for i in single]),
-            blocks=_blocks([(works[i].slot, works[i].start + 1) for i in single], self._slots),
             segments=segments,
+            dtype=self._dtype,
+            by_block=self._by_block,
         )
         token = _PASS.set(current)
         try:
@@ -326,22 +340,9 @@ class RaggedDecoder:
         """Nothing to do: a slot is written before it is read."""
 
     def close(self) -> None:
-        self._slots.clear()
+        if not self._spare:
+            self._spare.append(self._slots)
+        self._slots = Slots()
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.long, device=self._device)
-
-
-def _blocks(decoding: Sequence[tuple[int, int]], slots: Slots) -> list[tuple[int, int, int]]:
-    """(first slot, last slot, length) of the runs of neighbouring slots that one attention call covers."""
-    longest: dict[int, int] = {}
-    for slot, length in decoding:
-        longest[slot // BLOCK] = max(length, longest.get(slot // BLOCK, 0))
-    return [
-        (
-            block * BLOCK,
-            min((block + 1) * BLOCK, slots.slots),
-            min(math.ceil(length / LENGTH_QUANTUM) * LENGTH_QUANTUM, slots.tokens),
-        )
-        for block, length in sorted(longest.items())
-    ]

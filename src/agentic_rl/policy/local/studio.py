@@ -16,6 +16,7 @@ from agentic_rl.policy.local.engine import Answer, Engine, EngineStats, Request
 from agentic_rl.policy.local.loading import BaseModel
 from agentic_rl.policy.local.lora import LoraSpec, adapter_digest, attach_lora, frozen_copy, share_weights
 from agentic_rl.policy.local.probe import open_decoder, takes_ragged
+from agentic_rl.policy.local.ragged import Slots
 from agentic_rl.policy.local.trainer import Trainer
 from agentic_rl.policy.protocol import Completion, FloatArray, SamplingParams
 
@@ -42,6 +43,7 @@ class Studio:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="agentic-rl-torch")
         self._cache_bytes = cache_bytes if cache_bytes is not None else _default_cache_bytes(base.device)
         self._ragged: bool | None = None
+        self._spare: list[Slots] = []
 
     async def run[T](self, work: Callable[[], T]) -> T:
         """Do something in the worker thread."""
@@ -50,7 +52,7 @@ class Studio:
     def new_trainer(self, lora: LoraSpec, **options: Any) -> Trainer:
         """A fresh adapter with its optimizer. Call it in the worker thread."""
         large = sum(weight.numel() for weight in self.base.model.parameters()) > 500_000_000
-        options.setdefault("micro_batch_tokens", 4096 if self.base.device.type == "cpu" else 16384)
+        options.setdefault("micro_batch_tokens", 2048 if self.base.device.type == "cpu" else 16384)
         options.setdefault("checkpoint_activations", large)
         return Trainer(attach_lora(self.base.model, lora), **options)
 
@@ -60,7 +62,7 @@ class Studio:
             self._ragged = takes_ragged(self.base.model)
         vocabulary = self.base.model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
         return Engine(
-            open_decoder(model, ragged=self._ragged, memory_bytes=self._cache_bytes),
+            open_decoder(model, ragged=self._ragged, memory_bytes=self._cache_bytes, spare=self._spare),
             self._executor,
             decode=lambda tokens: self.base.tokenizer.decode(tokens, skip_special_tokens=False),
             max_tokens=self.base.max_tokens,
