@@ -105,10 +105,15 @@ class SideBySide:
         return theirs
 
 
-def scripted(commands: Iterable[str]) -> Policy:
-    """Play what is written."""
+def scripted(commands: Iterable[str], then: Policy | None = None) -> Policy:
+    """Play what is written, and then as another policy does."""
     script = iter(commands)
-    return lambda _: next(script, None)
+
+    def choose(result: StepResult) -> str | None:
+        command = next(script, None)
+        return then(result) if command is None and then is not None else command
+
+    return choose
 
 
 def random_policy(rng: random.Random, steps: int) -> Policy:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from typing import Any, TextIO
 
 
@@ -27,6 +28,8 @@ def mend_eval_symbol() -> None:
 
 def start(game_file: str) -> Any:
     """The game on TextWorld with ALFWorld's own names for things."""
+    # ALFWorld creates the folder that this names as soon as it is imported; nothing is read from it here.
+    os.environ["ALFWORLD_DATA"] = tempfile.gettempdir()
     import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredInfos
 
