@@ -25,7 +25,7 @@ from agentic_rl.policy.local.decoder import Work
 from agentic_rl.policy.local.forward import logits_at
 
 ATTENTION = "agentic_rl_ragged"
-ROW_QUANTUM = 16
+ROW_QUANTUM = 32
 LENGTH_QUANTUM = 256
 BLOCK = 32
 """Slots that share an attention call on CUDA: neighbours are mostly of one group, hence of like length."""
