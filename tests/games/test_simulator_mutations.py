@@ -158,7 +158,7 @@ SIMULATOR = {
         "self._won = is_won(world, state)",
         "self._won = self._won or is_won(world, state)",
     ),
-    "taking decides nothing": ('MAY_DECIDE = {"take", ', "MAY_DECIDE = {"),
+    "taking decides nothing": ('MAY_DECIDE = frozenset({"take", ', "MAY_DECIDE = frozenset({"),
     "cleaning decides nothing": ('"move", "clean", "heat", "cool"}', '"move", "heat", "cool"}'),
     "going decides nothing": ('"use", "go"}', '"use"}'),
     "using decides nothing": ('"move", "use", "go"}', '"move", "go"}'),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentic_rl.games.interface import StepResult
@@ -51,6 +52,7 @@ def admissible_commands(world: World, state: State) -> tuple[str, ...]:
 
 
 def receptacle_commands(world: World, state: State) -> Iterable[str]:
+    """What the receptacles of this place offer: all of them are within reach, whichever the agent went to."""
     held = None if state.held is None else world.objects[state.held]
     for r in world.receptacles_at[state.place]:
         receptacle = world.receptacles[r]
@@ -77,6 +79,7 @@ def receptacle_commands(world: World, state: State) -> Iterable[str]:
 
 
 def _hand_commands(world: World, state: State) -> Iterable[str]:
+    """What the held object offers."""
     if state.held is None:
         return
     held = world.objects[state.held]
@@ -91,21 +94,25 @@ def _hand_commands(world: World, state: State) -> Iterable[str]:
 
 
 def go_to(world: World, state: State, r: int) -> tuple[State, str]:
+    """To the receptacle's place."""
     receptacle = world.receptacles[r]
     state = State(receptacle.place, *state[1:])
     return state, f"You arrive at {receptacle.name}. {receptacle_text(world, state, r)}"
 
 
 def open_(world: World, state: State, r: int) -> tuple[State, str]:
+    """Open a door."""
     state = state._replace(opened=state.opened | {r})
     return state, f"You open the {world.receptacles[r].name}. {receptacle_text(world, state, r)}"
 
 
 def close(world: World, state: State, r: int) -> tuple[State, str]:
+    """Close a door."""
     return state._replace(opened=state.opened - {r}), f"You close the {world.receptacles[r].name}."
 
 
 def take(world: World, state: State, o: int, r: int) -> tuple[State, str]:
+    """Out of this receptacle only, and no longer recorded at this place only."""
     state = state._replace(
         held=o,
         contents=_replaced(state.contents, r, _without(state.contents[r], o)),
@@ -116,6 +123,7 @@ def take(world: World, state: State, o: int, r: int) -> tuple[State, str]:
 
 
 def move(world: World, state: State, o: int, r: int) -> tuple[State, str]:
+    """Into this receptacle, and recorded at this place as well."""
     state = state._replace(
         held=None,
         contents=_replaced(state.contents, r, _with(state.contents[r], o)),
@@ -126,25 +134,30 @@ def move(world: World, state: State, o: int, r: int) -> tuple[State, str]:
 
 
 def clean(world: World, state: State, o: int, r: int) -> tuple[State, str]:
+    """Clean for good; nothing is put into the sink."""
     state = state._replace(clean=state.clean | {o})
     return state, f"You clean the {world.objects[o].name} using the {world.receptacles[r].name}."
 
 
 def heat(world: World, state: State, o: int, r: int) -> tuple[State, str]:
+    """Hot, and no longer cool; the door does not matter."""
     state = state._replace(hot=state.hot | {o}, cool=state.cool - {o})
     return state, f"You heat the {world.objects[o].name} using the {world.receptacles[r].name}."
 
 
 def cool(world: World, state: State, o: int, r: int) -> tuple[State, str]:
+    """Cool, and no longer hot; the door does not matter."""
     state = state._replace(cool=state.cool | {o}, hot=state.hot - {o})
     return state, f"You cool the {world.objects[o].name} using the {world.receptacles[r].name}."
 
 
 def use(world: World, state: State, o: int) -> tuple[State, str]:
+    """On for good: a second use turns on again."""
     return state._replace(toggled=state.toggled | {o}), f"You turn on the {world.objects[o].name}."
 
 
 def slice_(world: World, state: State, o: int, knife: int) -> tuple[State, str]:
+    """Sliced, but still one object."""
     state = state._replace(sliced=state.sliced | {o})
     return state, f"You sliced the {world.objects[o].name} with the {world.objects[knife].name}."
 
@@ -207,6 +220,7 @@ def joined(names: list[str], article: str = "a ") -> str:
 
 
 def receptacle_text(world: World, state: State, r: int) -> str:
+    """What is seen on or in a receptacle."""
     receptacle = world.receptacles[r]
     if receptacle.openable and r not in state.opened:
         return f"The {receptacle.name} is closed."
@@ -217,6 +231,7 @@ def receptacle_text(world: World, state: State, r: int) -> str:
 
 
 def object_text(world: World, state: State, o: int) -> str:
+    """What is seen of a held object; the first rule that holds."""
     one = world.objects[o]
     if one.holds is not None:
         return f"This is a normal {one.name}. In it, you see {joined([world.objects[i].name for i in one.holds])}."
@@ -235,18 +250,21 @@ def object_text(world: World, state: State, o: int) -> str:
 
 
 def examine(world: World, state: State, name: str) -> str:
+    """The held object, or a receptacle here."""
     if state.held is not None and world.objects[state.held].name == name:
         return object_text(world, state, state.held)
     return receptacle_text(world, state, world.numbers[name])
 
 
 def inventory_text(world: World, state: State) -> str:
+    """What is held."""
     if state.held is None:
         return "You are not carrying anything."
     return f"You are carrying: a {world.objects[state.held].name}."
 
 
 def look_text(world: World, state: State) -> str:
+    """Where the agent stands, and the floor: a thing lying here once for each receptacle here it was taken from."""
     here = world.receptacles_at[state.place]
     if not here:
         return middle_of_room([])
@@ -256,10 +274,12 @@ def look_text(world: World, state: State) -> str:
 
 
 def middle_of_room(names: list[str]) -> str:
+    """Where the game begins; looking there lists nothing."""
     return f"You are in the middle of a room. Looking quickly around you, you see {joined(names)}."
 
 
 def intro_text(world: World) -> str:
+    """The opening: every receptacle of the game, and the task."""
     room = middle_of_room([receptacle.name for receptacle in world.receptacles])
     return f"-= Welcome to TextWorld, ALFRED! =-\n\n{room}\n\n{world.task}"
 
@@ -290,22 +310,28 @@ def is_won(world: World, state: State) -> bool:
 
 # Play ------------------------------------------------------------------------------------------------------------
 
-MAY_DECIDE = {"take", "move", "clean", "heat", "cool"}
-MAY_DECIDE_LIGHT = {"take", "move", "use", "go"}
+MAY_DECIDE = frozenset({"take", "move", "clean", "heat", "cool"})
+MAY_DECIDE_LIGHT = frozenset({"take", "move", "use", "go"})
 """The verbs that can make the goal hold or cease to hold."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Game:
     """A loaded game: immutable, and shared by all its episodes and by threads."""
 
-    __slots__ = ("start_commands", "start_text", "start_won", "verdicts", "world")
+    world: World
+    start_text: str
+    start_commands: tuple[str, ...]
+    start_won: bool
+    deciding: frozenset[str]
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.start_text = intro_text(world)
-        self.start_commands = admissible_commands(world, world.start)
-        self.start_won = is_won(world, world.start)
-        self.verdicts = MAY_DECIDE_LIGHT if world.goal.kind == "light" else MAY_DECIDE
+    @classmethod
+    def of(cls, world: World) -> Game:
+        """What every reset shows is made once."""
+        start = world.start
+        deciding = MAY_DECIDE_LIGHT if world.goal.kind == "light" else MAY_DECIDE
+        commands = admissible_commands(world, start)
+        return cls(world, intro_text(world), commands, is_won(world, start), deciding)
 
     @property
     def name(self) -> str:
@@ -372,7 +398,7 @@ class SimulatedEpisode:
     def _follow(self, verb: str) -> None:
         """Bring the list of commands and the verdict up to date after a verb that changed the state."""
         world, state = self.game.world, self.state
-        if verb in self.game.verdicts:
+        if verb in self.game.deciding:
             self._won = is_won(world, state)
         if verb in ("clean", "heat", "cool", "use", "slice"):
             return
@@ -403,9 +429,9 @@ def load_game(path: str | Path) -> Game:
 
 def parse_game(text: str, name: str) -> Game:
     """A game from the text of its file; `name` stands in errors."""
-    return Game(build_world(parse_file_text(text, name)))
+    return Game.of(build_world(parse_file_text(text, name)))
 
 
 def build_game(problem: str, task: str, name: str, walkthrough: tuple[str, ...] = ()) -> Game:
     """A game from a PDDL problem alone, of ALFWorld's domain and grammar, and the sentence `Your task is to: …`."""
-    return Game(build_world(parse_problem(problem, task, name, walkthrough)))
+    return Game.of(build_world(parse_problem(problem, task, name, walkthrough)))
