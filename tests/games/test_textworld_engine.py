@@ -85,6 +85,7 @@ def test_a_process_that_is_killed_costs_its_episode_alone(
 ) -> None:
     killed = open_game(own_rules)  # the simulator does not know these rules
     assert isinstance(killed, TextWorldEpisode)
+    open_game(own_rules).close()  # opened again, but said once
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "pddl_domain is not ALFWorld's; played by TextWorld instead" in told

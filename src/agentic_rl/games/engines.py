@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 from agentic_rl.errors import ConfigError
@@ -30,11 +31,17 @@ def open_game(path: str | Path, engine: str = "simulator") -> Episode:
             return load_game(path).episode()
         except UnknownGameError as unknown:
             episode = _textworld(path)
-            print(f"{unknown}; played by TextWorld instead of the simulator", file=sys.stderr)
+            _say_once(f"{unknown}; played by TextWorld instead of the simulator")
             return episode
     if engine == "textworld":
         return _textworld(path)
     raise ConfigError(f"unknown engine {engine!r}", hint=f"Choose one of {', '.join(ENGINES)}.")
+
+
+@cache
+def _say_once(line: str) -> None:
+    """A game is opened again and again; its line is wanted once."""
+    print(line, file=sys.stderr)
 
 
 def _textworld(path: str | Path) -> Episode:

@@ -1,4 +1,4 @@
-"""A loaded game: what is fixed about it (`Game`) and what play changes (`State`). Both are immutable.
+"""A loaded game: what is fixed about it (`World`) and what play changes (`State`). Both are immutable.
 
 Receptacles, objects and places are numbered in the order of their raw ids, so that sorting by number is the order in
 which the texts list things.
