@@ -83,7 +83,9 @@ class Trainer:
         self._micro_batch_tokens = micro_batch_tokens
         self._micro_batch_examples = micro_batch_examples
         if checkpoint_activations:
-            model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+            # The name changed in transformers 5.24; both take the non-reentrant kind by default.
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable()  # type: ignore[operator]
             model.train()  # transformers checkpoints only then; the adapters have no dropout
 
     @property
