@@ -86,7 +86,10 @@ def test_a_rank_that_pytrio_does_not_take_is_said_before_anything_is_asked(rank:
 
 @pytest.mark.parametrize(
     ("asked", "flag"),
-    [({"max_trajectory_tokens": 4097}, "--max-trajectory-tokens 4096"), ({"max_trajectory_tokens": 4096}, None)],
+    [
+        ({"max_trajectory_tokens": 4097}, "Lower --max-trajectory-tokens by 1 or more"),
+        ({"max_trajectory_tokens": 4096}, None),
+    ],
 )
 def test_limits_are_asked_for_and_compared(tmp_path: Path, asked: dict[str, Any], flag: str | None) -> None:
     with served.serving(tmp_path / "state", max_sequence_tokens=4096) as server:

@@ -28,6 +28,9 @@ _RENAMED = {
 }
 """Settings by their name in 0.2.8 and in 0.2.9; None where the newer one has no such thing."""
 
+SPARE_CONNECTIONS = 16
+"""Connections beside those that sample: events, polls, heartbeats."""
+
 CONTROL_ATTEMPTS = 5
 """How often 0.2.8 sends a control request: 15 seconds in all where no service answers."""
 
@@ -76,6 +79,10 @@ class Service:
         sdk.configure_observability(enabled=telemetry)
         _configure(sdk, max_in_flight, retry_window_s)
         config = _module(sdk, "config.config")
+        for name in ("actor_http_max_connections", "actor_http_max_keepalive_connections"):
+            # A connection for each request under way, kept for the next one; `configure` has no word for it.
+            if getattr(config.configuration, name, max_in_flight) < max_in_flight + SPARE_CONNECTIONS:
+                setattr(config.configuration, name, max_in_flight + SPARE_CONNECTIONS)
         address = str(config.configuration.base_url)
         _spare_loopback_the_proxy(address)
         if (broken := config.auth_state.config_error) is not None:
@@ -177,8 +184,8 @@ def check_limits(limits: Limits, model: str, asked: Mapping[str, int | None]) ->
     tokens, batch = asked.get("max_trajectory_tokens"), asked.get("group_size")
     if tokens is not None and limits.sequence_tokens is not None and tokens > limits.sequence_tokens:
         raise ConfigError(
-            f"--max-trajectory-tokens {tokens} is more than PyTRIO takes for {model} ({limits.sequence_tokens})",
-            hint=f"Say --max-trajectory-tokens {limits.sequence_tokens}.",
+            f"sequences may take {tokens} tokens here, and PyTRIO takes {limits.sequence_tokens} for {model}",
+            hint=f"Lower --max-trajectory-tokens by {tokens - limits.sequence_tokens} or more.",
         )
     if batch is not None and limits.sampling_batch is not None and batch > limits.sampling_batch:
         raise ConfigError(
@@ -212,7 +219,7 @@ def _configure(sdk: Any, max_in_flight: int, retry_window_s: float) -> None:
 
 
 def _module(sdk: Any, name: str) -> Any:
-    """A module inside the SDK. Only the stored key is read there, because no public function hands it out."""
+    """A module inside the SDK: it holds the stored key and the connection limits, which nothing public hands out."""
     from importlib import import_module
 
     try:
