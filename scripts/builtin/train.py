@@ -50,15 +50,31 @@ class Stage:
 STAGES = (
     Stage("copy", 30, None, (0.2, 1.0)),
     Stage("small", 500, Mixture({"1": 1.0}, 800, skilled=0.2)),
-    Stage("medium", 900, Mixture({"1": 0.4, "2": 0.6}, 1500, skilled=0.3, clumsy=0.3)),
+    Stage("medium", 220, Mixture({"1": 0.4, "2": 0.6}, 1500, skilled=0.3, clumsy=0.3)),
+    Stage("steady", 400, Mixture({"1": 0.3, "2": 0.5, "3": 0.2}, 1500, skilled=0.35, clumsy=0.3), (0.5, 0.4)),
     Stage(
-        "large", 900, Mixture({"1": 0.2, "2": 0.4, "3": 0.2, "real": 0.2}, 2500, skilled=0.3, clumsy=0.5), (1.0, 0.6)
+        "large",
+        600,
+        Mixture({"1": 0.15, "2": 0.35, "3": 0.25, "real": 0.25}, 2500, skilled=0.3, clumsy=0.5),
+        (0.4, 0.2),
     ),
     Stage(
         "whole",
-        1100,
-        Mixture({"1": 0.2, "2": 0.3, "3": 0.2, "real": 0.3}, 4000, skilled=0.3, clumsy=0.6, clumsiness=0.3),
-        (0.6, 0.02),
+        700,
+        Mixture({"1": 0.1, "2": 0.3, "3": 0.25, "real": 0.35}, 4000, skilled=0.3, clumsy=0.6, clumsiness=0.3),
+        (0.2, 0.01),
+    ),
+    Stage(
+        "again",
+        1400,
+        Mixture({"1": 0.3, "2": 0.35, "3": 0.2, "real": 0.15}, 2500, skilled=0.35, clumsy=0.6, clumsiness=0.3),
+        (0.4, 0.1),
+    ),
+    Stage(
+        "last",
+        500,
+        Mixture({"1": 0.1, "2": 0.3, "3": 0.25, "real": 0.35}, 4000, skilled=0.3, clumsy=0.6, clumsiness=0.3),
+        (0.1, 0.01),
     ),
 )
 
