@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from agentic_rl.games.interface import GameEntry
-from agentic_rl.policy.protocol import AdamConfig, LossConfig, Policy, Sampler
+from agentic_rl.policy.protocol import AdamConfig, LossConfig, Policy, Sampler, SavedPaths
 from agentic_rl.rollout import Rollout, RolloutConfig, RolloutProgress, run_groups
 from agentic_rl.rollout.metrics import rollout_metrics
 from agentic_rl.rollout.trajectory import StopReason
@@ -59,8 +59,14 @@ class Loop:
         self.finished = 0
         self.saved = 0
 
-    async def run(self, games: Sequence[GameEntry], held_out: HeldOut, *, first_update: int) -> None:
-        """Train from `first_update` to `max_steps`; every finished update is on disk before the next begins."""
+    async def run(self, games: Sequence[GameEntry], held_out: HeldOut, *, first_update: int) -> SavedPaths:
+        """Train from `first_update` to `max_steps`; every finished update is on disk before the next begins.
+
+        Returns
+        -------
+        SavedPaths
+            The final save.
+        """
         self.finished = self.saved = first_update - 1
         with RolloutProgress(updates=self.config.max_steps, finished=self.finished) as progress:
             try:
@@ -83,7 +89,7 @@ class Loop:
             except BaseException:
                 await self._save_what_is_learned(progress)
                 raise
-            await self._save("final", progress)
+            return await self._save("final", progress)
 
     async def _play(
         self,
@@ -145,7 +151,7 @@ class Loop:
         rewards = [[self.recipe.reward(t) for t in group.trajectories] for group in rollout.groups]
         return rollout_metrics(rollout, rewards, prefix=self.recipe.rollout_prefix)
 
-    async def _save(self, suffix: str, progress: RolloutProgress) -> None:
+    async def _save(self, suffix: str, progress: RolloutProgress) -> SavedPaths:
         """Save state and sampler weights, record them, and print both paths as the eval command takes them."""
         name = f"{self.config.run_name}-{suffix}"
         paths = await self.policy.save(name)
@@ -153,6 +159,7 @@ class Loop:
         self.saved = self.finished
         progress.write(f"Saved state: {paths.state}")
         progress.write(f"Saved sampler weights: {paths.sampler}")
+        return paths
 
     async def _save_what_is_learned(self, progress: RolloutProgress) -> None:
         """After Ctrl-C or a failure: updates that no checkpoint holds yet are saved before the process goes."""

@@ -151,11 +151,11 @@ async def _train(
             panel_hash=panel_hash(game.game_id for game in plan.games),
         )
         held_out = HeldOut(config, plan.held_out, chat, how, recipe.reward, run.path / "evaluations")
-        await Loop(config, recipe, policy, chat, run, tracker, how).run(
-            plan.games, held_out, first_update=plan.first_update
-        )
+        loop = Loop(config, recipe, policy, chat, run, tracker, how)
+        final = await loop.run(plan.games, held_out, first_update=plan.first_update)
         if learned := held_out.report():
-            print(f"{learned}; trajectories: {run.path / 'trajectories'}", flush=True)
+            trajectories = run.path / "trajectories"
+            print(f"{learned}; checkpoint: {final.sampler}; trajectories: {trajectories}", flush=True)
 
 
 def _policy_options(config: TrainConfig, run: RunDirectory) -> dict[str, Any]:
