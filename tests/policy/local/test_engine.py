@@ -18,7 +18,10 @@ from agentic_rl.policy.local.decoder import Work
 from agentic_rl.policy.local.engine import Request
 from agentic_rl.policy.local.loading import load_base_model
 from agentic_rl.policy.local.lora import share_weights
+from agentic_rl.policy.local.probe import choose_decoder
 from agentic_rl.policy.local.ragged import RaggedDecoder
+from agentic_rl.policy.local.sequential import SequentialDecoder
+from agentic_rl.policy.local.stacked import StackedDecoder
 from agentic_rl.policy.protocol import FinishReason, SamplingParams
 
 PROMPT = [2 + 5 * i % 250 for i in range(60)]
@@ -81,11 +84,11 @@ def test_trajectories_do_not_depend_on_concurrency(family: str, tmp_path: Path) 
     model = build(tmp_path / family, family)
 
     async def one_by_one(sampler: LocalSampler) -> list[Any]:
-        return [await dialogue(sampler, name, turns=6) for name in range(6)]
+        return [await dialogue(sampler, name, turns=4) for name in range(4)]
 
     async def together(sampler: LocalSampler) -> list[Any]:
-        company = [dialogue(sampler, name, turns=6) for name in range(20, 30)]
-        return (await asyncio.gather(*(dialogue(sampler, name, turns=6) for name in range(6)), *company))[:6]
+        company = [dialogue(sampler, name, turns=4) for name in range(20, 28)]
+        return (await asyncio.gather(*(dialogue(sampler, name, turns=4) for name in range(4)), *company))[:4]
 
     alone = with_sampler(model, one_by_one)
     crowded = with_sampler(model, together)
@@ -107,6 +110,33 @@ def test_sampling_and_scoring_agree_in_every_family(family: str, tmp_path: Path)
             tokens += [*completions[1].tokens, 3, 4, 5]
 
     with_sampler(build(tmp_path / family, family), play)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        ("qwen3", RaggedDecoder),
+        ("llama", RaggedDecoder),
+        ("gemma3", RaggedDecoder),
+        ("qwen3_5", StackedDecoder),  # recurrent layers
+        ("gemma2", SequentialDecoder),  # soft caps inside of attention
+    ],
+)
+def test_every_family_gets_the_fastest_decoder_that_is_right(family: str, kind: type, tmp_path: Path) -> None:
+    base = load_base_model(str(build(tmp_path / family, family)), device="cpu").model
+    chosen = choose_decoder(base)(share_weights(base), 1 << 30, [])
+    assert type(chosen) is kind
+    general = SequentialDecoder(share_weights(base))
+    random = np.random.default_rng(0)
+    texts = {slot: random.integers(2, 250, 70 + slot).tolist() for slot in (0, 1, 4)}
+    for first, last in ((0, 40), (40, 41), (41, 60), (60, 61), (61, 62)):
+        works = [Work(slot, first, text[first:last], every_row=slot == 1) for slot, text in texts.items()]
+        np.testing.assert_allclose(chosen.forward(works), general.forward(works), atol=2e-3 if "5" in family else 1e-4)
+    for decoder in (chosen, general):
+        decoder.fork(4, [2, 3], 62)
+        decoder.keep([3, 1])
+    works = [Work(0, 62, texts[4][62:63]), Work(1, 62, texts[1][62:64])]
+    np.testing.assert_allclose(chosen.forward(works), general.forward(works), atol=2e-3 if "5" in family else 1e-4)
 
 
 def test_attention_by_blocks_of_slots_gives_the_same_numbers(tiny_model: Path) -> None:

@@ -3,63 +3,87 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agentic_rl.policy.local.decoder import Decoder, Work
 from agentic_rl.policy.local.forward import logits_at
 from agentic_rl.policy.local.lora import share_weights
-from agentic_rl.policy.local.ragged import RaggedDecoder, Slots
+from agentic_rl.policy.local.ragged import RaggedDecoder
 from agentic_rl.policy.local.sequential import SequentialDecoder
+from agentic_rl.policy.local.slots import Slots
 
 logger = logging.getLogger(__name__)
 
-_KNOWN_LAYERS = {"full_attention", "sliding_attention"}
+type OpenDecoder = Callable[[nn.Module, int, list[Slots]], Decoder]
+"""(a frozen copy of a model, bytes for its slots, spare slots) -> decoder"""
+
+_ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
 _LENGTH_BOUND_ROPES = {"dynamic", "longrope"}
 
 
-def takes_ragged(model: nn.Module) -> bool:
-    """Whether the ragged decoder computes this model's logits.
+def choose_decoder(model: nn.Module) -> OpenDecoder:
+    """The fastest decoder that computes this model's logits.
 
-    Two sequences are read in one pass and continued in another, and their logits compared with those of the
-    model's own forward pass. An architecture whose layers look at each other outside of attention, or that
-    does not use transformers' attention interface, gives other numbers or an error, and takes the sequential decoder.
+    Each is tried: two sequences are read in one pass, go on by one token together, read more and go on, and their
+    logits are compared with those of the model's own forward pass. An architecture whose layers look at each other
+    outside of attention, or that does not use transformers' attention interface, gives other numbers or an
+    error there, and takes the next.
     """
     config = model.config.get_text_config()  # type: ignore[union-attr, operator]
-    if not set(getattr(config, "layer_types", None) or ()) <= _KNOWN_LAYERS:
-        return False
+    layers = set(getattr(config, "layer_types", None) or ())
     rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") in _LENGTH_BOUND_ROPES:  # the angles depend on the longest sequence of a pass
-        return False
-    size = min(config.vocab_size, 200)
-    texts = [[(7 * i + 3) % size for i in range(12)], [(5 * i + 1) % size for i in range(9)]]
-    device = next(model.parameters()).device
-    with torch.inference_mode():
-        expected = torch.cat(
-            [
-                logits_at(
-                    model, torch.tensor([t], device=device), torch.tensor([len(t) - 2, len(t) - 1], device=device)
-                )
-                for t in texts
-            ]
-        )
+    # Angles that depend on the longest sequence of a pass cannot be shared by sequences.
+    if rope.get("rope_type") not in _LENGTH_BOUND_ROPES and "chunked_attention" not in layers:
+        candidates = [_ragged] if layers <= _ATTENTION_LAYERS else [_stacked]
+        for candidate in candidates:
+            if _agrees(model, candidate):
+                return candidate
+    logger.info("%s is decoded one sequence after another", type(model).__name__)
+    return _sequential
+
+
+def _ragged(model: nn.Module, memory_bytes: int, spare: list[Slots]) -> Decoder:
+    return RaggedDecoder(model, memory_bytes, spare=spare)
+
+
+def _stacked(model: nn.Module, memory_bytes: int, spare: list[Slots]) -> Decoder:
+    from agentic_rl.policy.local.stacked import StackedDecoder
+
+    return StackedDecoder(model, memory_bytes, spare=spare)
+
+
+def _sequential(model: nn.Module, memory_bytes: int, spare: list[Slots]) -> Decoder:
+    return SequentialDecoder(model)
+
+
+def _agrees(model: nn.Module, candidate: OpenDecoder) -> bool:
+    size = min(model.config.get_text_config().vocab_size, 200)  # type: ignore[union-attr, operator]
+    texts = [[(7 * i + 3) % size for i in range(15)], [(5 * i + 1) % size for i in range(11)]]
+    steps = (-6, -5, -1, 0)  # the texts are read up to these places, counted from their ends
     try:
-        decoder = RaggedDecoder(share_weights(model), memory_bytes=1 << 30)
-        read = decoder.forward([Work(i, 0, text[:-1]) for i, text in enumerate(texts)])
-        went_on = decoder.forward([Work(i, len(text) - 1, text[-1:]) for i, text in enumerate(texts)])
+        expected = torch.cat([_own_logits(model, text, steps) for text in texts])
+        decoder = candidate(share_weights(model), 1 << 30, [])
+        found = [_read_on(decoder, texts, before, after) for before, after in zip((None, *steps), steps, strict=False)]
     except Exception as error:
-        logger.info("sequential decoding: %s", error)
+        logger.info("%s failed on %s: %s", candidate.__name__, type(model).__name__, error)
         return False
-    found = torch.stack([read[0], went_on[0], read[1], went_on[1]])
-    tolerance = 1e-4 if expected.dtype == next(model.parameters()).dtype else 0.05
-    worst = float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-6))
-    if worst > tolerance:
-        logger.info("sequential decoding: the ragged pass differs by %.2g", worst)
-        return False
-    return True
+    worst = float((torch.stack(found, dim=1).flatten(0, 1) - expected).abs().max() / expected.abs().max())
+    return worst < (1e-4 if next(model.parameters()).dtype.itemsize >= 4 else 0.05)
 
 
-def open_decoder(model: nn.Module, *, ragged: bool, memory_bytes: int, spare: list[Slots]) -> Decoder:
-    """A decoder over a frozen copy of a model; `spare` as in `RaggedDecoder`."""
-    return RaggedDecoder(model, memory_bytes, spare=spare) if ragged else SequentialDecoder(model)
+def _own_logits(model: nn.Module, text: list[int], steps: tuple[int, ...]) -> Tensor:
+    device = next(model.parameters()).device
+    rows = torch.tensor([len(text) + step - 1 for step in steps], device=device)
+    with torch.inference_mode():
+        return logits_at(model, torch.tensor([text], device=device), rows, use_cache=False)
+
+
+def _read_on(decoder: Decoder, texts: list[list[int]], before: int | None, after: int) -> Tensor:
+    works = []
+    for slot, text in enumerate(texts):
+        start = 0 if before is None else len(text) + before
+        works.append(Work(slot, start, text[start : len(text) + after]))
+    return decoder.forward(works)

@@ -15,8 +15,8 @@ from agentic_rl.policy.local.choose import Choice
 from agentic_rl.policy.local.engine import Answer, Engine, EngineStats, Request
 from agentic_rl.policy.local.loading import BaseModel
 from agentic_rl.policy.local.lora import LoraSpec, adapter_digest, attach_lora, frozen_copy, share_weights
-from agentic_rl.policy.local.probe import open_decoder, takes_ragged
-from agentic_rl.policy.local.ragged import Slots
+from agentic_rl.policy.local.probe import OpenDecoder, choose_decoder
+from agentic_rl.policy.local.slots import Slots
 from agentic_rl.policy.local.trainer import Trainer
 from agentic_rl.policy.protocol import Completion, FloatArray, SamplingParams
 
@@ -42,7 +42,7 @@ class Studio:
         self.base = base
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="agentic-rl-torch")
         self._cache_bytes = cache_bytes if cache_bytes is not None else _default_cache_bytes(base.device)
-        self._ragged: bool | None = None
+        self._open_decoder: OpenDecoder | None = None
         self._spare: list[Slots] = []
 
     async def run[T](self, work: Callable[[], T]) -> T:
@@ -58,11 +58,11 @@ class Studio:
 
     def new_engine(self, model: nn.Module) -> Engine:
         """An engine over a frozen copy of weights. Call it in the worker thread."""
-        if self._ragged is None:
-            self._ragged = takes_ragged(self.base.model)
+        if self._open_decoder is None:
+            self._open_decoder = choose_decoder(self.base.model)
         vocabulary = self.base.model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
         return Engine(
-            open_decoder(model, ragged=self._ragged, memory_bytes=self._cache_bytes, spare=self._spare),
+            self._open_decoder(model, self._cache_bytes, self._spare),
             self._executor,
             decode=lambda tokens: self.base.tokenizer.decode(tokens, skip_special_tokens=False),
             max_tokens=self.base.max_tokens,
