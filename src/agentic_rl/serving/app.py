@@ -42,10 +42,10 @@ def build_app(engine: Engine, settings: ServerSettings) -> Starlette:
         return problem(error.status_code, code, error.detail)
 
     app = Starlette(
-        routes=[Route("/healthz", healthz), *Control(context).routes, *Actor(context).routes],
+        routes=[Route("/healthz", healthz), *Actor(context).routes, *Control(context).routes],
         middleware=[
             Middleware(Gate, api_key=settings.api_key, tokens=context.tokens, faults=context.faults),
-            Middleware(FaultyTransport, faults=context.faults),
+            *([Middleware(FaultyTransport, faults=context.faults)] if settings.faults else []),
         ],
         exception_handlers={HTTPException: refused},
         lifespan=lifespan,

@@ -8,7 +8,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from agentic_rl.errors import ConfigError, MissingExtraError
+from agentic_rl.errors import BackendError, ConfigError, MissingExtraError
 from agentic_rl.serving.faults import KINDS, FaultSpec
 from agentic_rl.serving.settings import ServerSettings
 
@@ -68,7 +68,11 @@ def run(args: argparse.Namespace) -> int:
     # A client reuses its connections for long; one that is closed under its feet costs it a retry.
     config = uvicorn.Config(app, settings.host, settings.port, log_level="warning", timeout_keep_alive=120)
     server = uvicorn.Server(config)
-    socket = config.bind_socket()
+    try:
+        socket = config.bind_socket()
+    except SystemExit:  # uvicorn's way of saying that it cannot; its own line stands above
+        where = f"{settings.host}:{settings.port}"
+        raise BackendError(f"cannot listen on {where}", hint="Choose another --port; 0 is any free one.") from None
     port = socket.getsockname()[1]
     print(f"Serving {', '.join(settings.served_names)} ({args.base_model}) from {settings.state_dir}", flush=True)
     print(f"  export PYTRIO_BASE_URL=http://{_shown(settings.host)}:{port}", flush=True)

@@ -252,13 +252,16 @@ def test_answers_that_would_spoil_the_ratio_are_refused(logged_in: Path, edit: A
 
 
 def test_a_service_that_ignores_seeds_is_reported(logged_in: Path, caplog: pytest.LogCaptureFixture) -> None:
-    sampler = edited(lambda s: {"tokens": [50, 51], "logprobs": [-1.0, -1.0]})
+    sampler = edited(lambda s: {"tokens": [50, 51], "logprobs": [-3.0, -3.0]})
     with caplog.at_level(logging.WARNING):
         asyncio.run(sampler.sample(PROMPT, 4, PARAMS))
     assert "ignore seeds" in caplog.text
     assert sampler.identical_groups == 1
     asyncio.run(sampler.sample(PROMPT, 4, replace(PARAMS, temperature=0.01)))
     asyncio.run(sampler.sample(PROMPT, 1, PARAMS))
+    sure = edited(lambda s: {"tokens": [50, 51], "logprobs": [-0.1, -0.1]})
+    asyncio.run(sure.sample(PROMPT, 4, PARAMS))
+    assert sure.identical_groups == 0, "a model that is sure of its answer repeats it"
     assert sampler.identical_groups == 1, "greedy groups and single completions may be alike"
 
 

@@ -51,7 +51,7 @@ def adapter(server: served.Server, run: str) -> torch.Tensor:
 
 
 def trained(server: served.Server, tmp_path: Path, updates: int = 3) -> tuple[list[Any], torch.Tensor]:
-    served.point_sdk_at(server, tmp_path / "home").configure(retry_initial_delay=0.05)
+    served.point_sdk_at(server, tmp_path / "home")
     policy = open_pytrio_policy(served.MODEL, run_dir=tmp_path / "run", lora_rank=8, seed=2)
 
     async def play() -> list[Any]:
@@ -62,14 +62,6 @@ def trained(server: served.Server, tmp_path: Path, updates: int = 3) -> tuple[li
     result = asyncio.run(play()), adapter(server, policy.run_id)
     asyncio.run(policy.aclose())
     return result
-
-
-@pytest.fixture(autouse=True)
-def _sdk_delays() -> Any:
-    yield
-    import pytrio
-
-    pytrio.configure(retry_initial_delay=1.0)
 
 
 def test_faults_of_every_kind_change_nothing(
@@ -147,19 +139,25 @@ def test_waiting_is_said_aloud(caplog: pytest.LogCaptureFixture, monkeypatch: py
     from agentic_rl.policy.pytrio import failures
 
     monkeypatch.setattr(failures, "STILL_WAITING_SECONDS", 0.05)
+
+    async def many() -> None:
+        calls = (failures.waiting(asyncio.sleep(0.18, i), "opening a run") for i in range(10))
+        assert await asyncio.gather(*calls) == list(range(10))
+
     with caplog.at_level(logging.WARNING):
-        assert asyncio.run(failures.waiting(asyncio.sleep(0.18, "done"), "opening a run")) == "done"
-    assert "still waiting for PyTRIO" in caplog.text
-    assert "opening a run" in caplog.text
+        asyncio.run(many())
+    lines = [record.message for record in caplog.records]
+    assert 2 <= len(lines) <= 4, "one line at a time speaks for all that wait"
+    assert "still waiting for PyTRIO after 0 s: opening a run (9 others wait too)" in lines
 
 
 def test_only_failures_that_left_nothing_behind_are_repeated() -> None:
-    from pytrio.errors.actor import ActorEventGetError
+    from pytrio.errors.actor import ActorAPIError, ActorEventGetError
     from pytrio.errors.event import EventFailedError
 
     from agentic_rl.policy.pytrio import failures
 
-    async def play(error: Exception) -> int:
+    async def play(error: Exception, **options: bool) -> int:
         attempts = 0
 
         async def attempt() -> None:
@@ -168,7 +166,7 @@ def test_only_failures_that_left_nothing_behind_are_repeated() -> None:
             raise error
 
         with pytest.raises(BackendError):
-            await failures.repeated(attempt, "trying", delay=0.001)
+            await failures.repeated(attempt, "trying", delay=0.001, **options)
         return attempts
 
     def failed(code: str) -> Exception:
@@ -178,6 +176,9 @@ def test_only_failures_that_left_nothing_behind_are_repeated() -> None:
     assert asyncio.run(play(failed("invalid_loss_config"))) == 1
     assert asyncio.run(play(ActorEventGetError("lost", status_code=404))) == 1, "it may have been done"
     assert asyncio.run(play(RuntimeError("ours"))) == 1
+    cut_off = ActorAPIError("cut off", code="actor.invalid_response")
+    assert asyncio.run(play(cut_off)) == 1
+    assert asyncio.run(play(cut_off, changes_nothing=True)) == failures.ATTEMPTS
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def open_pytrio_policy(
     group_size: int | None = None,
     telemetry: bool = False,
     max_in_flight: int = 64,
-    retry_window_s: float = 900.0,
+    retry_window_s: float = 180.0,
 ) -> PytrioPolicy:
     """Log in, ask what the service takes, and open a LoRA training run, fresh or from `trio://RUN/training_state/NAME`.
 

@@ -18,6 +18,9 @@ from agentic_rl.policy.pytrio.usage import Usage
 
 logger = logging.getLogger(__name__)
 
+CHANCE_LOG_PROBABILITY = -12.0
+"""All completions of a group being the same is reported where its log-probability is below this."""
+
 
 def open_pytrio_sampler(
     base_model: str,
@@ -28,7 +31,7 @@ def open_pytrio_sampler(
     group_size: int | None = None,
     telemetry: bool = False,
     max_in_flight: int = 64,
-    retry_window_s: float = 900.0,
+    retry_window_s: float = 180.0,
 ) -> PytrioSampler:
     """A sampler of the base model, or of saved weights (`trio://RUN/sampler_weights/NAME`).
 
@@ -108,7 +111,9 @@ class PytrioSampler:
         self._check_length(len(tokens))
         prompt = self._service.sdk.ModelInput.from_ints([int(token) for token in tokens])
         doing = f"scoring {len(tokens)} tokens"
-        answer = await self._in_time(repeated(lambda: self._client.compute_logprobs_async(prompt), doing), doing)
+        answer = await self._in_time(
+            repeated(lambda: self._client.compute_logprobs_async(prompt), doing, changes_nothing=True), doing
+        )
         self._usage.add("scoring", len(tokens))
         if len(answer) != len(tokens):
             raise BackendError(f"PyTRIO gave {len(answer)} log-probs for {len(tokens)} tokens")
@@ -136,7 +141,9 @@ class PytrioSampler:
             "return_text": False,
         }
         doing = f"sampling after {len(prompt)} tokens"
-        answer = await self._in_time(repeated(lambda: self._client.sample_async(**arguments), doing), doing)
+        answer = await self._in_time(
+            repeated(lambda: self._client.sample_async(**arguments), doing, changes_nothing=True), doing
+        )
         self._usage.add("prefill", int(answer.input_tokens or len(prompt)))
         self._usage.add("sample", int(answer.output_tokens or sum(len(s.tokens) for s in answer.sequences)))
         if len(answer.sequences) != n:
@@ -162,6 +169,9 @@ class PytrioSampler:
 
     def _report_identical(self, completions: Sequence[Completion], params: SamplingParams) -> None:
         if len(completions) < 2 or params.temperature < 1 or len({c.tokens for c in completions}) > 1:
+            return
+        # A model that is sure of its answer may well give it every time; only what chance forbids is reported.
+        if (len(completions) - 1) * sum(completions[0].logprobs) > CHANCE_LOG_PROBABILITY:
             return
         self.identical_groups += 1
         if not self._warned:

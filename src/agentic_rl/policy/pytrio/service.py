@@ -63,7 +63,7 @@ class Service:
         self.address = address
 
     @classmethod
-    def connect(cls, *, telemetry: bool = False, max_in_flight: int = 64, retry_window_s: float = 900.0) -> Service:
+    def connect(cls, *, telemetry: bool = False, max_in_flight: int = 64, retry_window_s: float = 180.0) -> Service:
         """Log in with the key from the environment or the active profile, which is never written.
 
         Parameters
