@@ -153,13 +153,17 @@ def test_attention_by_blocks_of_slots_gives_the_same_numbers(tiny_model: Path) -
 
 
 def test_little_memory_costs_time_and_nothing_else(tiny_model: Path) -> None:
-    async def together(sampler: LocalSampler) -> list[Any]:
-        return await asyncio.gather(*(dialogue(sampler, name, turns=5) for name in range(6)))
+    async def together(sampler: LocalSampler) -> tuple[list[Any], Any]:
+        group = sampler.sample(PROMPT, 6, SamplingParams(max_tokens=5, seed=8))
+        return await asyncio.gather(*(dialogue(sampler, name, turns=11) for name in range(4))), await group
 
-    roomy = with_sampler(tiny_model, together)
-    # 2 layers x 2 heads x 16 numbers x (key + value) x 4 bytes a token: two slots of 256 tokens
-    cramped = with_sampler(tiny_model, together, cache_bytes=2 * 256 * 2 * 2 * 16 * 2 * 4)
+    roomy, roomy_group = with_sampler(tiny_model, together)
+    # 2 layers x 2 heads x 16 numbers x (key + value) x 4 bytes a token: four slots of 256 tokens, or two of 512,
+    # so that slots are given up while the dialogues grow
+    cramped, cramped_group = with_sampler(tiny_model, together, cache_bytes=4 * 256 * 2 * 2 * 16 * 2 * 4)
+    assert max(len(tokens) for tokens, _, _ in roomy) > 300
     assert [tokens for tokens, _, _ in cramped] == [tokens for tokens, _, _ in roomy]
+    assert [found.tokens for found in cramped_group] == [found.tokens for found in roomy_group]
     assert sum(map(sum, (read for _, _, read in cramped))) > sum(map(sum, (read for _, _, read in roomy)))
 
 

@@ -12,96 +12,29 @@ places, and the decoder computes its rows alike in any company (`ragged.py`).
 from __future__ import annotations
 
 import contextlib
-import heapq
-import itertools
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, InvalidStateError
-from dataclasses import dataclass, field
+from concurrent.futures import Executor, Future
 
 import numpy as np
 import torch
 
 from agentic_rl.errors import AgenticRLError, BackendError
-from agentic_rl.policy.local.choose import Choice, choose_tokens, random_stream
+from agentic_rl.policy.local.choose import choose_tokens
 from agentic_rl.policy.local.decoder import Decoder, Work
 from agentic_rl.policy.local.forward import token_logprobs
-from agentic_rl.policy.protocol import Completion, FinishReason, FloatArray
+from agentic_rl.policy.local.requests import Answer, EngineStats, Request, Running, Ticket
+from agentic_rl.policy.local.shelf import Shelf
+from agentic_rl.policy.protocol import Completion, FinishReason
+
+__all__ = ["Answer", "Engine", "EngineStats", "Request"]
 
 logger = logging.getLogger(__name__)
 
 READ_CHUNK = 1024
 """A prompt is read in pieces of this many tokens, counted from where its slot ended: never a matter of the load."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """`n` completions of one prompt; with `n` 0 only the prompt's own log-probabilities are wanted."""
-
-    prompt: tuple[int, ...]
-    n: int
-    max_tokens: int = 0
-    choice: Choice = Choice()
-    stop_token_ids: frozenset[int] = frozenset()
-    stop_strings: tuple[str, ...] = ()
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a request came to.
-
-    `prompt_logprobs` is filled when n is 0. `read_tokens` of the prompt were computed for this request,
-    `reused_tokens` were still in a slot.
-    """
-
-    completions: tuple[Completion, ...]
-    prompt_logprobs: FloatArray | None
-    read_tokens: int
-    reused_tokens: int
-
-
-@dataclass(slots=True)
-class EngineStats:
-    """Running totals. `read_tokens` are prompt tokens computed, `reused_tokens` those found in a slot."""
-
-    steps: int = 0
-    read_tokens: int = 0
-    reused_tokens: int = 0
-    sampled_tokens: int = 0
-    scored_tokens: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    """A request under way."""
-
-    request: Request
-    future: Future[Answer]
-    completions: list[Completion | None]
-    read_tokens: int = 0
-    reused_tokens: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Sequence:
-    """One completion (or one scoring) under way. `known` of its tokens are in its slot."""
-
-    ticket: _Ticket
-    index: int
-    tokens: list[int]
-    stream: np.random.Generator
-    uniform: float
-    followers: list[_Sequence] = field(default_factory=list)
-    slot: int | None = None
-    known: int = 0
-    logprobs: list[float] = field(default_factory=list)
-
-    @property
-    def scoring(self) -> bool:
-        return self.ticket.request.n == 0
 
 
 class Engine:
@@ -145,29 +78,30 @@ class Engine:
         self._logit_rows = logit_rows
         self.stats = EngineStats()
         self._lock = threading.Lock()
-        self._inbox: deque[_Ticket] = deque()
+        self._inbox: deque[Ticket] = deque()
         self._scheduled = False
         self._closed = False
         # From here on only the worker thread reads or writes.
-        self._waiting: deque[_Sequence] = deque()
-        self._live: list[_Sequence] = []
-        self._idle: OrderedDict[int, list[int]] = OrderedDict()
-        self._free: list[int] = []
-        self._slots_made = 0
+        self._waiting: deque[Running] = deque()
+        self._running: list[Running] = []
+        self._shelf = Shelf(decoder)
 
     # -- called from any thread ------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> Future[Answer]:
         """Queue a request. Cancelling the future drops it at the next step."""
         self._check(request)
-        ticket = _Ticket(request, Future(), [None] * request.n)
+        ticket = Ticket.of(request)
         with self._lock:
             if self._closed:
                 raise BackendError("this sampler is closed", hint="Take a new snapshot.")
-            self._inbox.append(ticket)
             if not self._scheduled:
+                try:
+                    self._executor.submit(self._step)
+                except RuntimeError as error:
+                    raise BackendError("the worker thread has ended", hint="Open the policy again.") from error
                 self._scheduled = True
-                self._executor.submit(self._step)
+            self._inbox.append(ticket)
         return ticket.future
 
     def close(self) -> Future[None]:
@@ -207,7 +141,7 @@ class Engine:
         except Exception as error:
             self._fail_all(error)
         with self._lock:
-            self._scheduled = bool(self._live or self._waiting or self._inbox)
+            self._scheduled = bool(self._running or self._waiting or self._inbox)
             if not self._scheduled:
                 return
             with contextlib.suppress(RuntimeError):
@@ -218,96 +152,30 @@ class Engine:
     def _take_in(self) -> None:
         while self._inbox:
             ticket = self._inbox.popleft()
-            if ticket.future.cancelled():
-                continue
-            request = ticket.request
-            sequences = [self._sequence(ticket, j) for j in range(max(1, request.n))]
-            sequences[0].followers = sequences[1:]
-            self._waiting.append(sequences[0])
-
-    @staticmethod
-    def _sequence(ticket: _Ticket, index: int) -> _Sequence:
-        stream = random_stream(ticket.request.seed, index)
-        return _Sequence(ticket, index, list(ticket.request.prompt), stream, stream.random())
+            if not ticket.future.cancelled():
+                self._waiting.append(ticket.sequences())
 
     def _admit(self) -> None:
         """Give slots to those that wait, in their order, as far as the memory goes."""
         while self._waiting:
             sequence = self._waiting[0]
-            if sequence.ticket.future.cancelled():
-                self._waiting.popleft()
-                continue
-            found = None if sequence.scoring else self._find(sequence.tokens)
-            if found is not None:
-                self._idle.move_to_end(found)
-            if not self._make_room(len(sequence.tokens), new=found is None):
-                return
+            if not sequence.ticket.future.cancelled():
+                if not self._shelf.place(sequence, self._running):
+                    return
+                self._running.append(sequence)
+                sequence.ticket.reused_tokens += sequence.known
+                self.stats.reused_tokens += sequence.known
             self._waiting.popleft()
-            if found is None:
-                sequence.slot, sequence.known = self._new_slot(), 0
-            else:
-                sequence.slot, content = self._idle.popitem()
-                sequence.known = len(content)
-            self._live.append(sequence)
-            sequence.ticket.reused_tokens += sequence.known
-            self.stats.reused_tokens += sequence.known
 
-    def _find(self, tokens: list[int]) -> int | None:
-        """The idle slot whose whole content begins `tokens`; the longest of them."""
-        best, best_length = None, 0
-        for slot, content in self._idle.items():
-            length = len(content)
-            if best_length < length < len(tokens) and tokens[length - 1] == content[-1] and tokens[:length] == content:
-                best, best_length = slot, length
-        return best
-
-    def _make_room(self, tokens: int, *, new: bool) -> bool:
-        """Whether one more sequence of that length may live. Idle slots give way, the longest unused first.
-
-        Without `new` the last idle slot is the one to be used, and stays.
-        """
-        longest = max((len(other.tokens) for other in self._live), default=0)
-        capacity = self._decoder.capacity(max(longest, tokens))
-        if self._live and len(self._live) >= capacity:
-            return False
-        while len(self._idle) > (not new) and len(self._live) + len(self._idle) + new > capacity:
-            self._free_slot(self._idle.popitem(last=False)[0])
-        if self._slots_made > capacity:
-            self._compact()
-        return True
-
-    def _compact(self) -> None:
-        """Give the memory of unused slots back; the used ones get new numbers."""
-        kept = [sequence.slot for sequence in self._live if sequence.slot is not None] + list(self._idle)
-        self._decoder.keep(kept)
-        number = {slot: i for i, slot in enumerate(kept)}
-        for sequence in self._live:
-            assert sequence.slot is not None
-            sequence.slot = number[sequence.slot]
-        self._idle = OrderedDict((number[slot], content) for slot, content in self._idle.items())
-        self._free.clear()
-        self._slots_made = len(kept)
-
-    def _new_slot(self) -> int:
-        if self._free:
-            return heapq.heappop(self._free)
-        self._slots_made += 1
-        return self._slots_made - 1
-
-    def _free_slot(self, slot: int) -> None:
-        self._decoder.release(slot)
-        heapq.heappush(self._free, slot)
-
-    def _plan(self) -> list[tuple[_Sequence, Work]]:
+    def _plan(self) -> list[tuple[Running, Work]]:
         """One token of everyone who generates, and chunks of those who read, as many as fit (at least one)."""
-        for sequence in [s for s in self._live if s.ticket.future.done()]:
-            self._leave(sequence, keep=False)
-        batch: list[tuple[_Sequence, Work]] = []
+        for sequence in [s for s in self._running if s.ticket.future.done()]:
+            self._drop(sequence)
+        batch: list[tuple[Running, Work]] = []
         reading = rows = 0
-        for sequence in self._live:
-            assert sequence.slot is not None
+        for sequence in self._running:
             start, end = sequence.known, len(sequence.tokens)
-            if end - start > 1 or start == 0:
+            if sequence.reading:
                 end = min(end, start + (min(READ_CHUNK, self._logit_rows) if sequence.scoring else READ_CHUNK))
                 new_rows = end - start if sequence.scoring else 1
                 if reading and (reading + end - start > self._pass_tokens or rows + new_rows > self._logit_rows):
@@ -317,11 +185,11 @@ class Engine:
             batch.append((sequence, Work(sequence.slot, start, sequence.tokens[start:end], sequence.scoring)))
         return batch
 
-    def _run(self, batch: list[tuple[_Sequence, Work]]) -> None:
+    def _run(self, batch: list[tuple[Running, Work]]) -> None:
         logits = self._decoder.forward([work for _, work in batch])
         self.stats.steps += 1
         row = 0
-        choosing: list[tuple[_Sequence, int]] = []
+        choosing: list[tuple[Running, int]] = []
         for sequence, work in batch:
             count = len(work.tokens)
             first, row = row, row + (count if work.every_row else 1)
@@ -337,7 +205,7 @@ class Engine:
         if choosing:
             self._choose(choosing, logits)
 
-    def _score(self, sequence: _Sequence, work: Work, logits: torch.Tensor) -> None:
+    def _score(self, sequence: Running, work: Work, logits: torch.Tensor) -> None:
         targets = sequence.tokens[work.start + 1 : work.start + 1 + len(work.tokens)]
         if targets:
             wanted = torch.tensor(targets, device=logits.device)
@@ -347,26 +215,25 @@ class Engine:
         if sequence.known == len(sequence.tokens):
             ticket = sequence.ticket
             logprobs = np.array([0.0, *sequence.logprobs])
-            self._leave(sequence, keep=False)
-            _resolve(ticket.future, Answer((), logprobs, ticket.read_tokens, 0))
+            self._drop(sequence)
+            ticket.resolve(Answer((), logprobs, ticket.read_tokens, 0))
 
-    def _fork(self, leader: _Sequence) -> list[_Sequence]:
+    def _fork(self, leader: Running) -> list[Running]:
         """Start the other completions of the leader's prompt from what it has read."""
         followers, leader.followers = leader.followers, []
         started = []
         for follower in followers:
-            if self._make_room(len(follower.tokens), new=True):
-                follower.slot, follower.known = self._new_slot(), leader.known
-                self._live.append(follower)
+            if self._shelf.place_empty(follower, self._running):
+                follower.known = leader.known
+                self._running.append(follower)
                 started.append(follower)
             else:
                 self._waiting.append(follower)
         if started:
-            assert leader.slot is not None
-            self._decoder.fork(leader.slot, [f.slot for f in started if f.slot is not None], leader.known)
+            self._decoder.fork(leader.slot, [follower.slot for follower in started], leader.known)
         return started
 
-    def _choose(self, choosing: list[tuple[_Sequence, int]], logits: torch.Tensor) -> None:
+    def _choose(self, choosing: list[tuple[Running, int]], logits: torch.Tensor) -> None:
         self.stats.sampled_tokens += len(choosing)
         with torch.inference_mode():
             rows = logits.index_select(0, torch.tensor([row for _, row in choosing], device=logits.device))
@@ -385,7 +252,7 @@ class Engine:
             if (reason := self._finished(sequence, token)) is not None:
                 self._complete(sequence, reason)
 
-    def _finished(self, sequence: _Sequence, token: int) -> FinishReason | None:
+    def _finished(self, sequence: Running, token: int) -> FinishReason | None:
         request = sequence.ticket.request
         if token in request.stop_token_ids:
             return FinishReason.STOP
@@ -400,54 +267,31 @@ class Engine:
             return FinishReason.LENGTH
         return None
 
-    def _complete(self, sequence: _Sequence, reason: FinishReason) -> None:
+    def _complete(self, sequence: Running, reason: FinishReason) -> None:
         ticket = sequence.ticket
         sampled = tuple(sequence.tokens[len(ticket.request.prompt) :])
-        ticket.completions[sequence.index] = Completion(sampled, tuple(sequence.logprobs), reason)
-        self._leave(sequence, keep=True)
-        done = [completion for completion in ticket.completions if completion is not None]
-        if len(done) == ticket.request.n:
-            _resolve(ticket.future, Answer(tuple(done), None, ticket.read_tokens, ticket.reused_tokens))
+        self._running.remove(sequence)
+        self._shelf.keep(sequence)
+        ticket.complete(sequence.index, Completion(sampled, tuple(sequence.logprobs), reason))
 
-    def _leave(self, sequence: _Sequence, *, keep: bool) -> None:
-        self._live.remove(sequence)
-        assert sequence.slot is not None
-        if keep and sequence.known:
-            self._idle[sequence.slot] = sequence.tokens[: sequence.known]
-        else:
-            self._free_slot(sequence.slot)
+    def _drop(self, sequence: Running) -> None:
+        self._running.remove(sequence)
+        self._shelf.release(sequence)
 
     def _fail_all(self, error: Exception) -> None:
         """A pass failed: everyone in it gets the reason, and the engine starts over with empty slots."""
         logger.warning("sampling failed: %s", error, exc_info=not isinstance(error, AgenticRLError))
-        tickets = {id(s.ticket): s.ticket for s in itertools.chain(self._live, self._waiting)}
-        self._forget()
-        for ticket in tickets.values():
-            first_line = str(error).strip().split("\n")[0]
-            _reject(ticket.future, BackendError(f"sampling failed: {type(error).__name__}: {first_line}"))
+        first_line = str(error).strip().split("\n")[0]
+        self._reject_all(f"sampling failed: {type(error).__name__}: {first_line}")
 
     def _close(self) -> None:
         self._take_in()
-        tickets = {id(s.ticket): s.ticket for s in itertools.chain(self._live, self._waiting)}
-        self._forget()
-        for ticket in tickets.values():
-            _reject(ticket.future, BackendError("the sampler was closed while this request was under way"))
+        self._reject_all("the sampler was closed while this request was under way")
 
-    def _forget(self) -> None:
-        self._live.clear()
+    def _reject_all(self, reason: str) -> None:
+        tickets = {id(sequence.ticket): sequence.ticket for sequence in (*self._running, *self._waiting)}
+        self._running.clear()
         self._waiting.clear()
-        self._idle.clear()
-        self._free.clear()
-        self._slots_made = 0
-        self._decoder.close()
-
-
-def _resolve(future: Future[Answer], answer: Answer) -> None:
-    # The caller may cancel at any moment, also between a check and this line.
-    with contextlib.suppress(InvalidStateError):
-        future.set_result(answer)
-
-
-def _reject(future: Future[Answer], error: Exception) -> None:
-    with contextlib.suppress(InvalidStateError):
-        future.set_exception(error)
+        self._shelf.clear()
+        for ticket in tickets.values():
+            ticket.reject(BackendError(reason))

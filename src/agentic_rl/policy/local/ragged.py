@@ -118,6 +118,7 @@ class RaggedDecoder:
                     tensor[where, :, :length] = tensor[source, :, :length]
 
     def keep(self, slots: Sequence[int]) -> None:
+        self._slots.reserve(1 + max(slots, default=0), 0)  # a slot may be promised and not yet written
         with torch.inference_mode():
             self._slots.keep(self._tensor(slots))
 

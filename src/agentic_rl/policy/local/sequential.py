@@ -61,7 +61,7 @@ class SequentialDecoder:
             self._caches[target] = copy.deepcopy(self._caches[source])
 
     def keep(self, slots: Sequence[int]) -> None:
-        self._caches = {i: self._caches[slot] for i, slot in enumerate(slots)}
+        self._caches = {i: self._caches[slot] for i, slot in enumerate(slots) if slot in self._caches}
 
     def release(self, slot: int) -> None:
         self._caches.pop(slot, None)

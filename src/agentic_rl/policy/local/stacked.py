@@ -75,7 +75,7 @@ class StackedDecoder(RaggedDecoder):
 
     def keep(self, slots: Sequence[int]) -> None:
         super().keep(slots)
-        self._states = {i: self._states[slot] for i, slot in enumerate(slots)}
+        self._states = {i: self._states[slot] for i, slot in enumerate(slots) if slot in self._states}
 
     def release(self, slot: int) -> None:
         self._states.pop(slot, None)
