@@ -77,6 +77,7 @@ def serving(state_dir: Path, *, port: int = 0, engine: Any = None, **settings: A
     try:
         yield running
     finally:
+        gc.collect()  # clients that are done with close their sessions while somebody is there to hear it
         if thread.is_alive():
             running.stop()
 
