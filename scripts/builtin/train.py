@@ -76,6 +76,12 @@ STAGES = (
         Mixture({"1": 0.1, "2": 0.3, "3": 0.25, "real": 0.35}, 4000, skilled=0.3, clumsy=0.6, clumsiness=0.3),
         (0.1, 0.01),
     ),
+    Stage(
+        "end",
+        650,
+        Mixture({"1": 0.2, "2": 0.4, "3": 0.3, "real": 0.1}, 2000, skilled=0.35, clumsy=0.6, clumsiness=0.3),
+        (0.2, 0.01),
+    ),
 )
 
 
