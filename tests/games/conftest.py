@@ -22,7 +22,7 @@ def _name(path: str) -> str:
 @pytest.fixture(scope="session")
 def game_texts() -> Texts:
     """All public games that a condition on their name picks: name and text, in the archive's order."""
-    unpacked = os.environ.get("ALFWORLD_DATA") or None
+    unpacked = os.environ.get("AGENTIC_RL_FULL_DATA") or None
     if unpacked is None and not ARCHIVE.exists():
         pytest.skip(f"needs {ARCHIVE.name}, which is not on this machine")
 

@@ -155,10 +155,14 @@ class LocalPolicy:
             "loss": outcome.loss,
             "entropy": outcome.entropy,
             "micro_batches": float(outcome.micro_batches),
-            "forward_backward_seconds": outcome.seconds,
             **ratio_metrics(new, old, advantages, loss.clip_low, loss.clip_high),
         }
-        return {f"trainer/{k}": v for k, v in metrics.items()} | {f"optimizer/{k}": v for k, v in steps.items()}
+        seconds = {"forward_backward": outcome.seconds, "optimizer": steps.pop("seconds")}
+        return {
+            **{f"trainer/{name}": value for name, value in metrics.items()},
+            **{f"optimizer/{name}": value for name, value in steps.items()},
+            **{f"time/{phase}_seconds": value for phase, value in seconds.items()},
+        }
 
     def _save(self, name: str) -> SavedPaths:
         return SavedPaths(
