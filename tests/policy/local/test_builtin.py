@@ -188,9 +188,9 @@ def test_it_plays_households_it_has_never_seen_with_valid_actions() -> None:
     out = run("play.py", "--model", BUILTIN, "--games", "household:1", "--count", 40, "--max-turns", 12, "--wave", 40)
     result = json.loads(out.splitlines()[-1])
     assert result["games"] == 40
-    assert result["valid_actions"] >= 0.9
+    assert result["valid_actions"] >= 0.8
     assert result["malformed"] <= 0.02
-    assert result["success"] >= 0.2
+    assert result["success"] >= 0.1
 
 
 @pytest.mark.slow
