@@ -201,7 +201,7 @@ def printed(text: str) -> list[list[str]]:
     return [shlex.split(block.replace("\\\n", " ")) for block in text.strip().split("\n\n")]
 
 
-def changed(words: Sequence[str], data_root: Path, weights: str | None, *, online: bool) -> list[str]:
+def changed(words: Sequence[str], data_root: Path, weights: str | None, *, online: bool, turns: int) -> list[str]:
     """A printed command as it is run here: the changes, and this Python in place of `uv run`."""
     script = next(i for i, word in enumerate(words) if word.endswith(".py"))
     command = [sys.executable, *words[script:]]
@@ -209,6 +209,8 @@ def changed(words: Sequence[str], data_root: Path, weights: str | None, *, onlin
         return command
     if not words[script].endswith("analysis.py"):
         command += ["--data-root", str(data_root)]
+        if turns:
+            command += ["--max-turns" if words[script].startswith("09") else "--max-episode-steps", str(turns)]
     if "--max-steps" in command and command[command.index("--max-steps") + 1] == "80":
         command[command.index("--max-steps") + 1] = "2"
     if not online and "online" in command:
@@ -244,7 +246,9 @@ def server(folder: Path, base_model: str, faults: Sequence[str]) -> Iterator[dic
             process.wait(60)
 
 
-def rehearse(folder: Path, data_root: Path, environment: dict[str, str], log: Path, *, online: bool) -> list[Ran]:
+def rehearse(
+    folder: Path, data_root: Path, environment: dict[str, str], log: Path, *, online: bool, turns: int
+) -> list[Ran]:
     """Run everything; stops at the first command that fails."""
     for recipe in ("08-alfworld", "09-AgentOPSD"):
         (folder / recipe).mkdir()
@@ -254,7 +258,7 @@ def rehearse(folder: Path, data_root: Path, environment: dict[str, str], log: Pa
     for text in (ALFWORLD, AGENTOPSD):
         weights = None
         for words in printed(text):
-            command = changed(words, data_root, weights, online=online)
+            command = changed(words, data_root, weights, online=online, turns=turns)
             shown = shlex.join(["python", *command[1:]])
             print(f"$ {shown}", flush=True)
             started = time.monotonic()
@@ -278,6 +282,7 @@ def main() -> int:
     parser.add_argument("--data-root", type=Path, required=True, metavar="DIR", help="the games")
     parser.add_argument("--work-dir", type=Path, metavar="DIR", help="where to run (default: a temporary folder)")
     parser.add_argument("--online", action="store_true", help="keep --swanlab-mode online; needs a SwanLab login")
+    parser.add_argument("--turns", type=int, default=0, metavar="N", help="a short look: only N turns an episode")
     parser.add_argument("--base-model", default="builtin", metavar="MODEL", help="what is served (default: builtin)")
     parser.add_argument("--fault", action="append", default=[], metavar="KIND:RATE", help="given on to the server")
     args = parser.parse_args()
@@ -286,13 +291,16 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "rehearsal.log"
     with server(folder, args.base_model, args.fault) as environment:
-        ran = rehearse(folder.resolve(), args.data_root.resolve(), environment, log.resolve(), online=args.online)
+        ran = rehearse(
+            folder.resolve(), args.data_root.resolve(), environment, log.resolve(), online=args.online, turns=args.turns
+        )
     wanted = len(printed(ALFWORLD)) + len(printed(AGENTOPSD))
     failed = [one for one in ran if one.code != 0]
     print(f"log: {log}")
     for one in ran:
         print(f"{'ok  ' if one.code == 0 else 'FAIL'} {one.seconds:6.0f} s  {one.shown[:100]}")
-    print(f"{len(ran) - len(failed)} of {wanted} commands ran as printed, in {sum(r.seconds for r in ran):.0f} s")
+    how = f"with {args.turns} turns an episode" if args.turns else "as printed"
+    print(f"{len(ran) - len(failed)} of {wanted} commands ran {how}, in {sum(r.seconds for r in ran):.0f} s")
     return 1 if failed or len(ran) < wanted else 0
 
 
