@@ -141,7 +141,7 @@ async def an_update_makes_praised_tokens_likelier(subject: Subject) -> None:
     metrics = await policy.update([praised], LossConfig(), AdamConfig(learning_rate=1e-3))
     new = await (await policy.snapshot()).score(PROMPT)
     assert new[10:].sum() > old[10:].sum()
-    assert all(name.startswith(("trainer/", "optimizer/")) for name in metrics)
+    assert all(name.startswith(("trainer/", "optimizer/", "time/")) for name in metrics)
     assert all(np.isfinite(value) for value in metrics.values())
     await policy.aclose()
 

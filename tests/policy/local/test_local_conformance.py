@@ -27,3 +27,22 @@ def subject(tiny_model: Path, tmp_path: Path) -> conformance.Subject:
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_local_backend(check, subject: conformance.Subject) -> None:
     asyncio.run(check(subject))
+
+
+def test_a_small_model_takes_one_thread_so_that_sums_do_not_depend_on_the_machine(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        for told, expected in ((None, 1), ("2", 2)):
+            monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+            if told is not None:
+                monkeypatch.setenv("OMP_NUM_THREADS", told)
+            torch.set_num_threads(2)
+            sampler = open_sampler("local", str(tiny_model), device="cpu")
+            assert torch.get_num_threads() == expected
+            asyncio.run(sampler.aclose())
+    finally:
+        torch.set_num_threads(before)

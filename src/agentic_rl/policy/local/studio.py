@@ -23,6 +23,9 @@ from agentic_rl.policy.protocol import Completion, FloatArray, SamplingParams
 _LOGIT_NUMBERS = 1 << 27
 """How many logits one pass may hold while scoring: 512 MiB of float32."""
 
+_SMALL_MODEL = 50_000_000
+"""Parameters below which one torch thread does the work on the CPU."""
+
 
 class Studio:
     """A base model with its worker thread: everything that shares the device.
@@ -40,6 +43,7 @@ class Studio:
 
     def __init__(self, base: BaseModel, *, cache_bytes: int | None = None) -> None:
         self.base = base
+        _settle_threads(base)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="agentic-rl-torch")
         self._cache_bytes = cache_bytes if cache_bytes is not None else _default_cache_bytes(base.device)
         self._open_decoder: OpenDecoder | None = None
@@ -141,3 +145,14 @@ def _default_cache_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0] // 3)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 3
+
+
+def _settle_threads(base: BaseModel) -> None:
+    """One torch thread for a small model on the CPU, unless OMP_NUM_THREADS says otherwise.
+
+    Its operations are too short to share: on a busy machine threads that wait for each other burn twenty times the
+    work, and the sums of a gradient would depend on the number of cores.
+    """
+    small = sum(weight.numel() for weight in base.model.parameters()) < _SMALL_MODEL
+    if base.device.type == "cpu" and small and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
