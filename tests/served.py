@@ -64,7 +64,9 @@ def serving(state_dir: Path, *, port: int = 0, engine: Any = None, **settings: A
     engine = engine or fresh_engine()
     options = {"api_key": API_KEY, "served_names": (MODEL,), "port": port, "state_dir": state_dir} | settings
     app = build_app(engine, ServerSettings(**options))
-    config = uvicorn.Config(app, "127.0.0.1", port, log_level="error", timeout_keep_alive=120)
+    config = uvicorn.Config(
+        app, "127.0.0.1", port, log_level="error", timeout_keep_alive=120, timeout_graceful_shutdown=5
+    )
     socket = config.bind_socket()
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)

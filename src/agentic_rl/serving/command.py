@@ -12,6 +12,9 @@ from agentic_rl.errors import BackendError, ConfigError, MissingExtraError
 from agentic_rl.serving.faults import KINDS, FaultSpec
 from agentic_rl.serving.settings import ServerSettings
 
+SHUTDOWN_SECONDS = 5
+"""How long requests under way may take to end when the server is stopped; then they are cut off."""
+
 DESCRIPTION = """\
 Serve the local engine behind PyTRIO's protocol. Any PyTRIO script trains here, unchanged, with
 PYTRIO_BASE_URL=http://127.0.0.1:PORT and PYTRIO_API_KEY set to the key that is printed."""
@@ -66,7 +69,14 @@ def run(args: argparse.Namespace) -> int:
     engine = LocalEngine.load(args.base_model, scratch=settings.state_dir, device=args.device)
     app = build_app(engine, settings)
     # A client reuses its connections for long; one that is closed under its feet costs it a retry.
-    config = uvicorn.Config(app, settings.host, settings.port, log_level="warning", timeout_keep_alive=120)
+    config = uvicorn.Config(
+        app,
+        settings.host,
+        settings.port,
+        log_level="warning",
+        timeout_keep_alive=120,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
     server = uvicorn.Server(config)
     try:
         socket = config.bind_socket()
