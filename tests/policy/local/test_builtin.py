@@ -194,6 +194,7 @@ def test_it_plays_households_it_has_never_seen_with_valid_actions() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_training_twice_with_one_seed_gives_the_same_bits_also_when_interrupted(tmp_path: Path) -> None:
     short = ("--scale", "0.002", "--batch-tokens", "1024", "--log-every", "1", "--save-every", "2")
     for name in ("once", "again"):
