@@ -16,6 +16,9 @@ def record(run: RunDirectory, update: int) -> None:
     with run.metrics_path.open("a") as file:
         file.write(json.dumps({"update": update}) + "\n")
     run.write_trajectories(update, [{"game_id": "g", "update": update}])
+    evaluation = run.path / "evaluations" / f"update-{update:05d}.jsonl"
+    evaluation.parent.mkdir(exist_ok=True)
+    evaluation.write_text("{}\n")
     run.record_checkpoint(f"run-update-{update}", update, SavedPaths(f"x://state-{update}", f"x://weights-{update}"))
 
 
@@ -60,10 +63,13 @@ def test_going_on_from_an_earlier_state_sets_the_later_updates_aside(tmp_path: P
         go_on(run, 1)
     assert updates(run.metrics_path) == [1]
     assert [c.update for c in read_checkpoints(run.path)] == [1]
-    assert [file.name for file in (run.path / "trajectories").iterdir()] == ["update-00001.jsonl"]
+    for folder in ("trajectories", "evaluations"):  # an evaluation of weights that are no more would pass for a new one
+        assert [file.name for file in (run.path / folder).iterdir()] == ["update-00001.jsonl"]
     aside = run.path / "superseded" / "1"
     assert len(aside.joinpath("metrics.jsonl").read_text().splitlines()) == 3
-    assert sorted(file.name for file in aside.glob("update-*")) == ["update-00002.jsonl", "update-00003.jsonl"]
+    for folder in ("trajectories", "evaluations"):
+        moved = sorted(file.name for file in (aside / folder).iterdir())
+        assert moved == ["update-00002.jsonl", "update-00003.jsonl"]
     assert [c.update for c in read_checkpoints(aside)] == [2, 3]
 
 

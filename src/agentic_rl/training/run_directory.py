@@ -83,7 +83,8 @@ class RunDirectory:
         """Everything that could fail for free has been checked: from here on the folder stays.
 
         Writes the resolved config with what it was resolved against (a resumed run keeps the earlier ones), and moves
-        what the run wrote beyond update `after` to `superseded/`: it goes on from there, and nothing is lost.
+        its records beyond update `after` to `superseded/`: it goes on from there. (Weights are not moved, their addresses
+        are known: a later save of the same name replaces them.)
         """
         self._fresh = False
         self._set_aside_after(after)
@@ -149,9 +150,14 @@ class RunDirectory:
         later: list[str] = []
         for line in lines:
             (keep if _update_of(line) <= update else later).append(line)
-        stale = [file for file in (self.path / "trajectories").glob("update-*.jsonl") if _number(file) > update]
+        stale = [
+            file
+            for folder in ("trajectories", "evaluations")
+            for file in (self.path / folder).glob("update-*.jsonl")
+            if _number(file) > update
+        ]
         checkpoints = read_checkpoints(self.path)
-        if not later and not stale:
+        if not later and not stale and all(checkpoint.update <= update for checkpoint in checkpoints):
             return
         aside = self.path / "superseded"
         number = 1
@@ -161,7 +167,9 @@ class RunDirectory:
         aside.mkdir(parents=True)
         _write_atomically(aside / "metrics.jsonl", "".join(line + "\n" for line in later))
         for file in stale:
-            shutil.move(file, aside / file.name)
+            target = aside / file.parent.name / file.name
+            target.parent.mkdir(exist_ok=True)
+            shutil.move(file, target)
         _write_checkpoints(aside, [c for c in checkpoints if c.update > update])
         _write_checkpoints(self.path, [c for c in checkpoints if c.update <= update])
         _write_atomically(self.metrics_path, "".join(line + "\n" for line in keep))
