@@ -17,8 +17,6 @@ from pathlib import Path
 from agentic_rl.config import Preset, option, parse_config, run_main
 from agentic_rl.evaluation.config import LAPTOP, EvalConfig
 
-INVALID_ACTION_PENALTY = 0.1
-
 
 @dataclass(frozen=True, kw_only=True)
 class AlfworldEvalConfig(EvalConfig):
@@ -59,12 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
     from agentic_rl.evaluation import run_evaluation
-    from agentic_rl.rollout.trajectory import StopReason, Trajectory
+    from agentic_rl.rollout.trajectory import StopReason
+    from agentic_rl.training.recipes import GroupMean
 
-    def reward(trajectory: Trajectory) -> float:
-        return float(trajectory.won) - INVALID_ACTION_PENALTY * trajectory.invalid_action_count
-
-    return run_evaluation(config, reward=reward, turn_limit_reason=StopReason.MAX_STEPS)
+    return run_evaluation(config, reward=GroupMean().reward, turn_limit_reason=StopReason.MAX_STEPS)
 
 
 if __name__ == "__main__":

@@ -95,25 +95,6 @@ def settings(config: EvalConfig, sampler: Sampler) -> dict[str, Any]:
     return flags | ({"weights": sampler.id} if config.backend == "local" else {})
 
 
-def rollout_config(config: EvalConfig, turn_limit_reason: StopReason) -> RolloutConfig:
-    """How the games are played."""
-    return RolloutConfig(
-        group_size=1,
-        max_turns=config.turn_limit,
-        max_trajectory_tokens=config.max_trajectory_tokens,
-        max_turn_tokens=config.turn_tokens,
-        temperature=config.temperature,
-        top_p=config.top_p,
-        seed=config.seed,
-        include_admissible_actions=config.include_admissible_actions,
-        engine=config.engine,
-        turn_limit_reason=turn_limit_reason,
-        max_live=config.games_per_batch,
-        sample_retries=config.sample_retries,
-        sample_timeout_s=config.sample_timeout,
-    )
-
-
 async def _evaluate(
     config: EvalConfig, games: Sequence[GameEntry], reward: Reward, turn_limit_reason: StopReason
 ) -> None:
@@ -176,7 +157,9 @@ async def _play(
                 [game for game in games if game.game_id in partial.missing],
                 sampler,
                 chat,
-                rollout_config(config, turn_limit_reason),
+                RolloutConfig.of(
+                    config, group_size=1, max_live=config.games_per_batch, turn_limit_reason=turn_limit_reason
+                ),
                 reward=reward,
                 on_record=partial.add,
                 progress=progress,

@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from agentic_rl.errors import ConfigError
 from agentic_rl.rollout.trajectory import StopReason
+
+
+class PlayOptions(Protocol):
+    """The flags that training and evaluation share, by whatever names a recipe gives its limits."""
+
+    @property
+    def turn_limit(self) -> int: ...
+    @property
+    def turn_tokens(self) -> int: ...
+    @property
+    def max_trajectory_tokens(self) -> int: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def top_p(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def include_admissible_actions(self) -> bool: ...
+    @property
+    def engine(self) -> str: ...
+    @property
+    def sample_retries(self) -> int: ...
+    @property
+    def sample_timeout(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +75,27 @@ class RolloutConfig:
     max_live: int | None = None
     sample_retries: int = 2
     sample_timeout_s: float | None = None
+
+    @classmethod
+    def of(
+        cls, options: PlayOptions, *, group_size: int, max_live: int | None, turn_limit_reason: StopReason
+    ) -> RolloutConfig:
+        """How games are played according to the command line."""
+        return cls(
+            group_size=group_size,
+            max_turns=options.turn_limit,
+            max_trajectory_tokens=options.max_trajectory_tokens,
+            max_turn_tokens=options.turn_tokens,
+            temperature=options.temperature,
+            top_p=options.top_p,
+            seed=options.seed,
+            include_admissible_actions=options.include_admissible_actions,
+            engine=options.engine,
+            turn_limit_reason=turn_limit_reason,
+            max_live=max_live,
+            sample_retries=options.sample_retries,
+            sample_timeout_s=options.sample_timeout,
+        )
 
     def __post_init__(self) -> None:
         for name in ("group_size", "max_turns", "max_trajectory_tokens", "max_turn_tokens"):

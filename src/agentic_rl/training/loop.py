@@ -15,7 +15,6 @@ from agentic_rl.games.interface import GameEntry
 from agentic_rl.policy.protocol import AdamConfig, LossConfig, Policy, Sampler, SavedPaths
 from agentic_rl.rollout import Rollout, RolloutConfig, RolloutProgress, run_groups
 from agentic_rl.rollout.metrics import rollout_metrics
-from agentic_rl.rollout.trajectory import StopReason
 from agentic_rl.tracking import Tracker
 from agentic_rl.training.config import TrainConfig
 from agentic_rl.training.datums import batch_metrics, build_datums
@@ -169,25 +168,6 @@ class Loop:
         if self.saved:
             state = read_checkpoints(self.run_directory.path)[-1].state
             progress.write(f"go on with: --resume {state}")
-
-
-def rollout_config(config: TrainConfig, turn_limit_reason: StopReason) -> RolloutConfig:
-    """How the run's games are played."""
-    return RolloutConfig(
-        group_size=config.group_size,
-        max_turns=config.turn_limit,
-        max_trajectory_tokens=config.max_trajectory_tokens,
-        max_turn_tokens=config.turn_tokens,
-        temperature=config.temperature,
-        top_p=config.top_p,
-        seed=config.seed,
-        include_admissible_actions=config.include_admissible_actions,
-        engine=config.engine,
-        turn_limit_reason=turn_limit_reason,
-        max_live=config.live_trajectories,
-        sample_retries=config.sample_retries,
-        sample_timeout_s=config.sample_timeout,
-    )
 
 
 class Clock:

@@ -121,10 +121,11 @@ async def _train(
 ) -> None:
     from agentic_rl.dialogue import ChatFormat
     from agentic_rl.policy import open_policy
+    from agentic_rl.rollout import RolloutConfig
     from agentic_rl.rollout.runner import check_first_prompts
     from agentic_rl.tracking import Tracker
     from agentic_rl.training.held_out import HeldOut
-    from agentic_rl.training.loop import Loop, rollout_config
+    from agentic_rl.training.loop import Loop
 
     async with AsyncExitStack() as resources:
         run = resources.enter_context(_open_run(config, plan))
@@ -133,7 +134,12 @@ async def _train(
         _check_length(config, policy)
         chat = ChatFormat.from_tokenizer(policy.tokenizer)
         recipe = make_recipe(policy)
-        how = rollout_config(config, turn_limit_reason)
+        how = RolloutConfig.of(
+            config,
+            group_size=config.group_size,
+            max_live=config.live_trajectories,
+            turn_limit_reason=turn_limit_reason,
+        )
         check_first_prompts(plan.to_play(config), chat, how)
         tracker = Tracker(
             run.metrics_path,

@@ -83,8 +83,8 @@ class RunDirectory:
         """Everything that could fail for free has been checked: from here on the folder stays.
 
         Writes the resolved config with what it was resolved against (a resumed run keeps the earlier ones), and moves
-        its records beyond update `after` to `superseded/`: it goes on from there. (Weights are not moved, their addresses
-        are known: a later save of the same name replaces them.)
+        its records beyond update `after` to `superseded/`: it goes on from there. Weights are not moved, since their
+        addresses are known; a later save of the same name replaces them.
         """
         self._fresh = False
         self._set_aside_after(after)

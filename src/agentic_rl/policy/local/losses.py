@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agentic_rl.policy.protocol import FloatArray, LossReduction
+from agentic_rl.policy.reduction import token_scales
 
 type TokenLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(log-probs, old log-probs, advantages) -> loss of each token; all four have the same shape."""
@@ -64,20 +65,8 @@ def cross_entropy(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor) ->
 
 
 def reduction_weights(sampled: Sequence[NDArray[np.bool_]], reduction: LossReduction) -> list[FloatArray]:
-    """The weight of every token of a batch; `sampled` holds one mask a trajectory.
-
-    A trajectory without a sampled token still counts in the mean over trajectories.
-    """
-    counts = [int(mask.sum()) for mask in sampled]
-    match reduction:
-        case "sum":
-            scales = [1.0] * len(counts)
-        case "token_mean":
-            scales = [1.0 / max(1, sum(counts))] * len(counts)
-        case "sequence_mean":
-            scales = [1.0 / (len(counts) * max(1, count)) for count in counts]
-        case _:
-            raise ValueError(f"unknown loss reduction {reduction!r}")
+    """The weight of every token of a batch; `sampled` holds one mask a trajectory."""
+    scales = token_scales(reduction, sampled)
     return [mask.astype(np.float64) * scale for mask, scale in zip(sampled, scales, strict=True)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentic_rl.policy.protocol import Datum, FloatArray, LossConfig
-from agentic_rl.policy.pytrio.reduction import wanted_weights
+from agentic_rl.policy.reduction import token_scales
 
 
 def update_metrics(
@@ -20,7 +20,7 @@ def update_metrics(
     metrics: dict[str, float] = {}
     if logprobs is None:
         return metrics
-    weights = wanted_weights(loss.reduction, [datum.sampled for datum in datums])
+    weights = token_scales(loss.reduction, [datum.sampled for datum in datums])
     total, ratios, silenced = 0.0, [], 0
     for datum, new, weight in zip(datums, logprobs, weights, strict=True):
         at = datum.sampled

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from agentic_rl.errors import BackendError
 from agentic_rl.policy.protocol import Datum, FloatArray, LossReduction
+from agentic_rl.policy.reduction import token_scales
 
 
 class ServiceReduction(StrEnum):
@@ -51,22 +52,10 @@ def service_weights(
             return [1.0 / n] * n
 
 
-def wanted_weights(reduction: LossReduction, sampled: Sequence[_Mask]) -> list[float]:
-    """What one sampled token's loss counts in each datum by the config's reduction."""
-    counts = [int(mask.sum()) for mask in sampled]
-    match reduction:
-        case "sum":
-            return [1.0] * len(counts)
-        case "token_mean":
-            return [1.0 / max(1, sum(counts))] * len(counts)
-        case "sequence_mean":
-            return [1.0 / (len(counts) * max(1, count)) for count in counts]
-
-
 def scaled_advantages(datums: Sequence[Datum], wanted: LossReduction, theirs: ServiceReduction) -> list[FloatArray]:
     """The advantages to send, so that the service's gradient is the one that `wanted` states."""
     sampled = [datum.sampled for datum in datums]
-    ours = wanted_weights(wanted, sampled)
+    ours = token_scales(wanted, sampled)
     service = service_weights(theirs, sampled, [datum.advantages for datum in datums])
     return [datum.advantages * (w / s) for datum, w, s in zip(datums, ours, service, strict=True)]
 
