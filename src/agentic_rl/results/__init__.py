@@ -9,7 +9,15 @@ from agentic_rl.results.files import Results, read_results, write_records
 from agentic_rl.results.panel import choose_games, panel_hash
 from agentic_rl.results.partial import PartialResults
 from agentic_rl.results.records import StepRecord, Summary, TrajectoryRecord
-from agentic_rl.results.statistics import Interval, mcnemar_exact, paired_bootstrap, wilson
+from agentic_rl.results.statistics import (
+    Interval,
+    mcnemar_exact,
+    paired_bootstrap,
+    rank_correlation,
+    roc_auc,
+    roc_auc_interval,
+    wilson,
+)
 from agentic_rl.results.summary import summarize, summary_table
 
 __all__ = [
@@ -26,8 +34,11 @@ __all__ = [
     "mcnemar_exact",
     "paired_bootstrap",
     "panel_hash",
+    "rank_correlation",
     "read_results",
     "require_comparable",
+    "roc_auc",
+    "roc_auc_interval",
     "summarize",
     "summary_table",
     "wilson",
