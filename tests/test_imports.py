@@ -25,13 +25,13 @@ MAY_KNOW: dict[str, set[str]] = {
     "rollout": {"errors", "games", "dialogue", "policy", "skills"},
     "results": {"errors"},
     "report": {"errors", "results", "config"},
-    "evaluation": {"errors", "config", "tracking", "games", "dialogue", "policy", "rollout", "results"},
+    "evaluation": {"errors", "config", "tracking", "games", "dialogue", "policy", "skills", "rollout", "results"},
     "training": {
         "errors", "config", "tracking", "games", "dialogue", "policy", "skills",
         "rollout", "credit", "results", "evaluation", "report",
     },
     "serving": {"errors", "config", "policy"},
-    "cli": {"errors", "config", "games", "serving"},
+    "cli": {"errors", "config", "games", "evaluation", "serving"},
 }  # fmt: skip
 """Room → the rooms it may import. No entry names a room that names it back: no import runs up."""
 

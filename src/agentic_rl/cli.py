@@ -14,6 +14,7 @@ from agentic_rl.errors import ConfigError
 COMMANDS = {
     "games": "agentic_rl.games.command",
     "serve": "agentic_rl.serving.command",
+    "teacher": "agentic_rl.evaluation.teacher.command",
 }
 """Name to the module that offers `add_parser(subparsers)`, which sets `run`: a function of the parsed arguments."""
 

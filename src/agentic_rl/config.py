@@ -132,17 +132,28 @@ def parse_config[C](
         parser.add_argument(
             "--preset", choices=sorted(presets), help="a tuned set of defaults; every flag you give wins over it"
         )
+    add_flags(parser, config_class)
+    arguments = parser.parse_args(argv)
+    given = given_flags(config_class, arguments)
+    chosen = getattr(arguments, "preset", None)
+    preset = presets[chosen].beside(given) if presets and chosen else {}
+    return build_config(config_class, {**preset, **given})
+
+
+def add_flags(parser: argparse.ArgumentParser, config_class: type) -> None:
+    """Give a parser one flag a field of `config_class`, in groups named by the classes that declare them."""
     hints = typing.get_type_hints(config_class)
     groups: dict[str, argparse._ArgumentGroup] = {}
     for field, owner in _fields_with_owner(config_class):
         title = (owner.__doc__ or "options").strip().splitlines()[0].rstrip(".")
         group = groups.get(title) or groups.setdefault(title, parser.add_argument_group(title))
         _add_flag(group, field, hints[field.name])
-    typed = vars(parser.parse_args(argv))
-    chosen = typed.pop("preset", None)
-    given = {name: value for name, value in typed.items() if value is not _UNSET}
-    preset = presets[chosen].beside(given) if presets and chosen else {}
-    return build_config(config_class, {**preset, **given})
+
+
+def given_flags(config_class: type, arguments: argparse.Namespace) -> dict[str, object]:
+    """The fields of `config_class` that the user typed a flag for."""
+    typed = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(config_class)}
+    return {name: value for name, value in typed.items() if value is not _UNSET}
 
 
 def build_config[C](config_class: type[C], values: Mapping[str, object]) -> C:

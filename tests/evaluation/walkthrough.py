@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,8 @@ class Walkthrough:
         Games (ids) whose first turn is no call and whose second is an action that is not available.
     lost
         Games in which it only looks around.
+    plans
+        Actions to say, in place of the solution, by game.
     before
         Awaited before every answer, with the game's id: a test may wait there, or raise.
     played
@@ -41,6 +43,7 @@ class Walkthrough:
     games: Sequence[GameEntry]
     stumbles: Collection[str] = ()
     lost: Collection[str] = ()
+    plans: Mapping[str, Sequence[str]] = field(default_factory=dict)
     before: Callable[[str], Awaitable[None]] | None = None
     played: list[str] = field(default_factory=list)
     closed: bool = False
@@ -73,6 +76,8 @@ class Walkthrough:
         return [Completion(tuple(tokens), (-0.5,) * len(tokens), FinishReason.STOP)] * n
 
     def _say(self, game_id: str, solution: Sequence[str], turns: int) -> str:
+        if game_id in self.plans:
+            return call_of(self.plans[game_id][turns])
         if game_id in self.lost:
             return call_of("look")
         if game_id not in self.stumbles:

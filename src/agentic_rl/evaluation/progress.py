@@ -16,21 +16,25 @@ class GameProgress:
     ----------
     games
         Games of the whole evaluation.
+    unit
+        What is counted, where a game is played more than once.
     finished, won
         Games that an earlier process played, and won.
     stream
         Standard error if None.
     """
 
-    def __init__(self, games: int, *, finished: int = 0, won: int = 0, stream: TextIO | None = None) -> None:
-        self._games, self._finished, self._won = games, finished, won
+    def __init__(
+        self, games: int, *, unit: str = "game", finished: int = 0, won: int = 0, stream: TextIO | None = None
+    ) -> None:
+        self._games, self._unit, self._finished, self._won = games, unit, finished, won
         self._turns = self._dropped = 0
         self._stream = stream or sys.stderr
         self._bar: Any = None
         if self._stream.isatty():
             from tqdm import tqdm
 
-            self._bar = tqdm(total=games, initial=finished, unit="game", file=self._stream, dynamic_ncols=True)
+            self._bar = tqdm(total=games, initial=finished, unit=self._unit, file=self._stream, dynamic_ncols=True)
 
     def on_start(self, trajectories: int) -> None:
         pass
@@ -68,7 +72,7 @@ class GameProgress:
             self._bar.update(1)
         elif 10 * before // self._games != 10 * self._finished // self._games:
             counts = ", ".join(f"{count} {name}" for name, count in self._counts().items())
-            self._stream.write(f"{self._finished} of {self._games} games: {counts}\n")
+            self._stream.write(f"{self._finished} of {self._games} {self._unit}s: {counts}\n")
             self._stream.flush()
 
     def _counts(self) -> dict[str, int]:
