@@ -56,7 +56,7 @@ def test_the_builtin_model_plays_reads_and_is_judged(tmp_path: Path, capsys: pyt
     assert counted["good"] == sum(after < before for before, after in known)
     assert counted["good"] + counted["others"] == len(known) == len(turns) - document["turns_without_distance"]
     assert document["no_skills"]["nearer"]["auc"] in (0.5, None)
-    assert said[-1].startswith("turns that bring the end nearer get more evidence: AUC ")
+    assert said[-1].startswith("does a turn that brings the end nearer get more evidence? AUC ")
     assert said[-1].endswith("with none, where the largest evidence is 0")
 
     assert teacher("--live-trajectories", "1", "--teacher-concurrency", "1") == 0
@@ -80,7 +80,7 @@ def test_a_walk_without_a_bad_turn_has_no_area_and_says_so(
 ) -> None:
     file = tmp_path / "worth.json"
     assert teacher("--max-turns", "20", "--json", str(file)) == 0
-    assert "nearer get more evidence: AUC – with the skills; – with none" in capsys.readouterr().out
+    assert "nearer get more evidence? AUC – with the skills; – with none" in capsys.readouterr().out
     told = json.loads(file.read_text())["with_skills"]["nearer"]
     assert (told["others"], told["others_mean"], told["auc"], told["interval"]) == (0, None, None, None)
     assert told["good"] > 0

@@ -36,7 +36,7 @@ def as_text(
             "",
             *_table("with no skills", _by_label(untold)),
             "",
-            f"turns that bring the end nearer get more evidence: AUC {_area(told.nearer).strip()} with the "
+            f"does a turn that brings the end nearer get more evidence? AUC {_area(told.nearer).strip()} with the "
             f"skills; {_area(untold.nearer).strip()} with none, where the largest evidence is {untold.largest:g}",
         ]
     )
