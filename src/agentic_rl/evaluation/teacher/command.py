@@ -48,15 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     games = choose(config)
     skills = SkillBook.load(config.skills_dir or builtin_skills_dir())
-    weights, scored = asyncio.run(_play(config, games, skills))
-    # Outside of the event loop, where Ctrl-C ends a computation at once.
+    # Loading and computing stay outside of the event loop, which would keep Ctrl-C waiting for them.
+    sampler = _open_sampler(config)
+    scored = asyncio.run(_play(config, games, skills, sampler))
     print(f"asking the expert about {sum(len(one.trajectory.turns) for one in scored)} turns", file=sys.stderr)
     turns = turns_of(scored)
     told = worth(turns, lambda turn: turn.with_skills, seed=config.seed)
     untold = worth(turns, lambda turn: turn.without, seed=config.seed)
     if config.json is not None:
-        _write(config.json, as_document(config, weights, scored, turns, told, untold))
-    print(as_text(config, weights, scored, turns, told, untold))
+        _write(config.json, as_document(config, sampler.id, scored, turns, told, untold))
+    print(as_text(config, sampler.id, scored, turns, told, untold))
     return 0
 
 
@@ -72,19 +73,20 @@ def choose(config: TeacherConfig) -> Sequence[GameEntry]:
     return games
 
 
-async def _play(config: TeacherConfig, games: Sequence[GameEntry], skills: SkillBook) -> tuple[str, list[Scored]]:
-    """The sampler's id and the scored trajectories."""
+async def _play(
+    config: TeacherConfig, games: Sequence[GameEntry], skills: SkillBook, sampler: OpenSampler
+) -> list[Scored]:
+    """Play, score, and close the sampler whatever happens."""
     from agentic_rl.dialogue import ChatFormat
     from agentic_rl.evaluation.progress import GameProgress
     from agentic_rl.evaluation.teacher.score import play_and_score
 
-    sampler = _open_sampler(config)
     try:
         chat = ChatFormat.from_tokenizer(sampler.tokenizer)
         episodes = len(games) * config.group_size
         print(f"playing {episodes} episodes; the teacher reads them as they end", file=sys.stderr)
         with GameProgress(episodes, unit="episode") as progress:
-            return sampler.id, await play_and_score(games, sampler, chat, config, skills, progress=progress)
+            return await play_and_score(games, sampler, chat, config, skills, progress=progress)
     finally:
         await sampler.aclose()
 

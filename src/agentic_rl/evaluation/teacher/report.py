@@ -76,7 +76,7 @@ def _head(config: TeacherConfig, weights: str, scored: Sequence[Scored], turns: 
     games, won = _games(scored), sum(one.trajectory.won for one in scored)
     yield (
         f"{config.model_path or config.base_model} ({weights}), {config.source} {config.split}, "
-        f"{len(games)} games (panel {panel_hash(games)})"
+        f"{len(games)} game{'s' * (len(games) > 1)} (panel {panel_hash(games)})"
     )
     missing = config.count * config.group_size - len(scored)
     yield f"{len(scored)} trajectories, {won} won ({won / len(scored):.1%}), {len(turns)} turns" + (
