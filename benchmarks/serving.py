@@ -50,9 +50,12 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, serving(arguments.base_model, Path(folder)) as server:
         from agentic_rl.policy import open_sampler
+        from agentic_rl.policy.settle import settle_memory
 
         here = open_sampler("local", arguments.base_model, device="cpu")
         there = open_sampler("pytrio", MODEL, max_in_flight=128)
+        assert len(here.tokenizer) == len(there.tokenizer)  # both are loaded now: nothing more will stay
+        settle_memory()  # as every command does
         pairs = []
         for repeat in range(arguments.repeats + 1):
             pair = [asyncio.run(play(sampler, arguments, repeat, server)) for sampler in (here, there)]

@@ -78,6 +78,20 @@ def test_an_evaluation_is_written_summed_up_and_said(
     assert said[-1] == f"Results: {output}"
 
 
+def test_what_a_service_counted_is_kept_for_the_games_it_was_paid_for(
+    output: Path, player: Walkthrough, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = {"prefill_tokens": 900, "sample_tokens": 120, "train_tokens": 0}
+    monkeypatch.setattr(player, "usage", lambda: usage, raising=False)
+    player.before = ctrl_c_after(player, 4)
+    assert evaluate("08-alfworld", output) == 130
+    kept = len(read_partial(output))
+    player.before = None
+    assert evaluate("08-alfworld", output) == 0
+    assert read_results(output).summary.usage == {"games": 6 - kept, "prefill_tokens": 900, "sample_tokens": 120}
+    assert f"Used: {6 - kept} games, 900 prefill tokens, 120 sample tokens" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("recipe", "reward"), [("08-alfworld", 0.8), ("09-AgentOPSD", 1.0)])
 def test_the_reward_is_the_recipes(recipe: str, reward: float, output: Path, player: Walkthrough) -> None:
     player.stumbles = [game.game_id for game in player.games]

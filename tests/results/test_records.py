@@ -33,7 +33,12 @@ records = st.builds(
     reward=numbers,
     expert_steps=st.none() | counts,
 )
-summaries = st.builds(Summary, metrics=st.dictionaries(st.text(), numbers), settings=st.none() | st.just({"seed": 42}))
+summaries = st.builds(
+    Summary,
+    metrics=st.dictionaries(st.text(), numbers),
+    settings=st.none() | st.just({"seed": 42}),
+    usage=st.none() | st.just({"games": 3, "sample_tokens": 1200}),
+)
 
 PUBLISHED = (
     "evaluation_split game_id game_file split task_type group_id group_index task initial_observation messages won "

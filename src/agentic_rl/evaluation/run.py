@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from agentic_rl.config import as_json
@@ -115,8 +115,10 @@ async def _evaluate(
             with PartialResults(
                 config.output, settings(config, sampler), ids, overwrite=config.overwrite_output
             ) as partial:
+                earlier = len(partial.records)
                 await _play(config, games, sampler, partial, reward, turn_limit_reason)
-                tracker.log(0, _finish(config, partial))
+                usage = _usage(sampler, len(partial.records) - earlier)
+                tracker.log(0, _finish(config, partial, usage))
         finally:
             await sampler.aclose()
 
@@ -146,8 +148,10 @@ async def _play(
 ) -> None:
     """Play what is missing; every game is on disk as it ends."""
     from agentic_rl.dialogue import ChatFormat
+    from agentic_rl.policy.settle import settle_memory
 
     chat = ChatFormat.from_tokenizer(sampler.tokenizer)
+    settle_memory()
     finished, won = len(partial.records), sum(record.won for record in partial.records.values())
     if finished:
         print(f"going on with {finished} finished games of {partial.path}", flush=True)
@@ -175,7 +179,13 @@ async def _play(
         )
 
 
-def _finish(config: EvalConfig, partial: PartialResults) -> dict[str, float]:
+def _usage(sampler: Sampler, games: int) -> dict[str, int] | None:
+    """What playing them took of a service that counts; None where the model is ours."""
+    count = getattr(sampler, "usage", None)
+    return None if count is None else {"games": games, **{kind: tokens for kind, tokens in count().items() if tokens}}
+
+
+def _finish(config: EvalConfig, partial: PartialResults, usage: Mapping[str, int] | None) -> dict[str, float]:
     """Write the finished file and say what stands in it; the metrics."""
     records = list(partial.records.values())
     metrics = summarize(records)
@@ -186,8 +196,12 @@ def _finish(config: EvalConfig, partial: PartialResults) -> dict[str, float]:
         metrics=metrics,
         panel=panel_hash(partial.panel),
         settings=partial.settings,
+        usage=usage,
     )
     partial.finish(summary)
     print(summary_table(records))
+    if usage is not None:
+        counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in usage.items())
+        print(f"Used: {counts}")
     print(f"Results: {config.output}")
     return metrics

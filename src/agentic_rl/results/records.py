@@ -106,6 +106,9 @@ class Summary:
         The hash of the games played, where known.
     settings
         Everything that could change the result (temperature, seed, limits, …), where known.
+    usage
+        What the last process bought of the service: tokens by kind, and in `games` how many games they went
+        into (an interrupted evaluation goes on with games that are already paid); None where nothing is bought.
     """
 
     base_model: str
@@ -114,11 +117,12 @@ class Summary:
     metrics: Mapping[str, float] = field(repr=False)
     panel: str | None = None
     settings: Mapping[str, Any] | None = field(default=None, repr=False)
+    usage: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The summary as it stands in a file."""
         line = {"type": "summary"} | {f.name: getattr(self, f.name) for f in fields(self)}
-        return _without_absent(line, "panel", "settings")
+        return _without_absent(line, "panel", "settings", "usage")
 
     @classmethod
     def from_json(cls, value: object, where: str) -> Summary:
@@ -151,9 +155,12 @@ _ACCEPTS: dict[str, Callable[[Any], bool]] = {
     "tuple[Message, ...]": lambda value: _is_list_of(dict, value),
     "tuple[StepRecord, ...]": lambda value: _is_list_of(dict, value),
     "Mapping[str, float]": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    "Mapping[str, int] | None": lambda value: (
+        value is None or (isinstance(value, dict) and all(map(_is_number, value.values())))
+    ),
     "Mapping[str, Any] | None": lambda value: value is None or isinstance(value, dict),
 }
-_OPTIONAL = frozenset({"expert_steps", "panel", "settings"})
+_OPTIONAL = frozenset({"expert_steps", "panel", "settings", "usage"})
 
 
 def _checked(cls: type[StepRecord | TrajectoryRecord | Summary], value: object, where: str) -> dict[str, Any]:

@@ -87,12 +87,15 @@ class Actor:
             raise wire.malformed("request_id must be letters, digits, - and _")
         answer = asyncio.create_task(self._context.sampling.answer(run, wanted))
         gone = asyncio.create_task(_disconnected(request))
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        gone.cancel()
-        if not answer.done():
-            answer.cancel()
-            return Response(status_code=499)  # nobody is there to read it
-        return JSONResponse(answer.result())
+        gone.add_done_callback(lambda _: answer.cancel())
+        try:
+            return JSONResponse(await answer)
+        except asyncio.CancelledError:
+            if gone.done() and not gone.cancelled():
+                return Response(status_code=499)  # nobody is there to read it
+            raise
+        finally:
+            gone.cancel()
 
     def _training_run(self, request: Request) -> str:
         run: str = request.scope["run"]

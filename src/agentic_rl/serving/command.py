@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         import uvicorn
 
+        from agentic_rl.policy.settle import settle_memory
         from agentic_rl.serving.app import build_app
         from agentic_rl.serving.local import LocalEngine
     except ImportError as error:
@@ -68,12 +69,15 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     engine = LocalEngine.load(args.base_model, scratch=settings.state_dir, device=args.device)
     app = build_app(engine, settings)
+    settle_memory()
     # A client reuses its connections for long; one that is closed under its feet costs it a retry.
     config = uvicorn.Config(
         app,
         settings.host,
         settings.port,
         log_level="warning",
+        access_log=False,
+        proxy_headers=False,
         timeout_keep_alive=120,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 import secrets
@@ -54,4 +53,4 @@ class Tokens:
         return run if int(expires) > now().timestamp() else None
 
     def _sign(self, body: str) -> str:
-        return hmac.new(self.secret, body.encode(), hashlib.sha256).hexdigest()
+        return hmac.digest(self.secret, body.encode(), "sha256").hex()

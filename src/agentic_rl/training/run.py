@@ -121,6 +121,7 @@ async def _train(
 ) -> None:
     from agentic_rl.dialogue import ChatFormat
     from agentic_rl.policy import open_policy
+    from agentic_rl.policy.settle import settle_memory
     from agentic_rl.rollout import RolloutConfig
     from agentic_rl.rollout.runner import check_first_prompts
     from agentic_rl.tracking import Tracker
@@ -129,6 +130,16 @@ async def _train(
 
     async with AsyncExitStack() as resources:
         run = resources.enter_context(_open_run(config, plan))
+        # A login that SwanLab lacks costs nothing yet; a policy of the service does.
+        tracker = Tracker(
+            run.metrics_path,
+            mode=config.swanlab_mode,
+            project=config.swanlab_project,
+            name=config.run_name,
+            log_dir=run.path / "swanlab",
+            config=as_json(config),
+        )
+        resources.push(tracker)
         policy = open_policy(config.backend, config.base_model, **_policy_options(config, run))
         resources.push_async_callback(policy.aclose)
         _check_length(config, policy)
@@ -141,21 +152,13 @@ async def _train(
             turn_limit_reason=turn_limit_reason,
         )
         check_first_prompts(plan.to_play(config), chat, how)
-        tracker = Tracker(
-            run.metrics_path,
-            mode=config.swanlab_mode,
-            project=config.swanlab_project,
-            name=config.run_name,
-            log_dir=run.path / "swanlab",
-            config=as_json(config),
-        )
-        resources.push(tracker)
         run.begin(
             as_json(config),
             after=plan.first_update - 1,
             games=len(plan.games),
             panel_hash=panel_hash(game.game_id for game in plan.games),
         )
+        settle_memory()
         held_out = HeldOut(config, plan.held_out, chat, how, recipe.reward, run.path / "evaluations")
         loop = Loop(config, recipe, policy, chat, run, tracker, how)
         final = await loop.run(plan.games, held_out, first_update=plan.first_update)

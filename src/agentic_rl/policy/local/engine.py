@@ -124,7 +124,7 @@ class Engine:
                 f"a sequence of {length} tokens does not fit the model's {self._max_tokens}",
                 hint="Lower --max-trajectory-tokens.",
             )
-        if not all(0 <= token < self._vocabulary for token in request.prompt):
+        if min(request.prompt) < 0 or max(request.prompt) >= self._vocabulary:
             raise BackendError(f"the prompt has a token id outside 0..{self._vocabulary - 1}")
         if request.n and request.max_tokens < 1:
             raise BackendError(f"max_tokens {request.max_tokens} leaves nothing to sample")
