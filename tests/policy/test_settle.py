@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
+
+import pytest
 
 from agentic_rl.policy.settle import settle_memory
 
@@ -27,3 +31,14 @@ def test_what_stays_is_not_looked_at_again_and_garbage_goes() -> None:
         assert later() is None, "what comes after is collected as ever"
     finally:
         gc.unfreeze()
+
+
+def test_a_process_that_settled_ends_in_silence() -> None:
+    pytest.importorskip("torch")
+    script = (
+        "import torch._dynamo, torch._inductor.utils\n"  # triton, where it is there, counts its objects at the end
+        "from agentic_rl.policy.settle import settle_memory\n"
+        "settle_memory()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
