@@ -59,16 +59,14 @@ def fresh_engine() -> Any:
 def serving(state_dir: Path, *, port: int = 0, engine: Any = None, **settings: Any) -> Iterator[Server]:
     """Serve the built-in model under the seeds' name until the block ends."""
     from agentic_rl.serving.app import build_app
+    from agentic_rl.serving.server import ServingProcess
     from agentic_rl.serving.settings import ServerSettings
 
     engine = engine or fresh_engine()
     options = {"api_key": API_KEY, "served_names": (MODEL,), "port": port, "state_dir": state_dir} | settings
     app = build_app(engine, ServerSettings(**options))
-    config = uvicorn.Config(
-        app, "127.0.0.1", port, log_level="error", timeout_keep_alive=120, timeout_graceful_shutdown=5
-    )
-    socket = config.bind_socket()
-    server = uvicorn.Server(config)
+    server = ServingProcess(app, "127.0.0.1", port)
+    socket = server.config.bind_socket()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{socket.getsockname()[1]}"

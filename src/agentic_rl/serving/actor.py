@@ -91,6 +91,8 @@ class Actor:
         try:
             return JSONResponse(await answer)
         except asyncio.CancelledError:
+            if self._context.stopping:
+                raise WireError(503, "server_stopping", "the server is being stopped; ask again") from None
             if gone.done() and not gone.cancelled():
                 return Response(status_code=499)  # nobody is there to read it
             raise

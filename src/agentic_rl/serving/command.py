@@ -12,9 +12,6 @@ from agentic_rl.errors import BackendError, ConfigError, MissingExtraError
 from agentic_rl.serving.faults import KINDS, FaultSpec
 from agentic_rl.serving.settings import ServerSettings
 
-SHUTDOWN_SECONDS = 5
-"""How long requests under way may take to end when the server is stopped; then they are cut off."""
-
 DESCRIPTION = """\
 Serve the local engine behind PyTRIO's protocol. Any PyTRIO script trains here, unchanged, with
 PYTRIO_BASE_URL=http://127.0.0.1:PORT and PYTRIO_API_KEY set to the key that is printed."""
@@ -56,11 +53,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Load the model and serve until interrupted."""
     try:
-        import uvicorn
-
         from agentic_rl.policy.settle import settle_memory
         from agentic_rl.serving.app import build_app
         from agentic_rl.serving.local import LocalEngine
+        from agentic_rl.serving.server import ServingProcess
     except ImportError as error:
         raise MissingExtraError(
             f"`agentic-rl serve` needs {error.name}", hint="Install the extra: uv sync --extra local"
@@ -70,20 +66,9 @@ def run(args: argparse.Namespace) -> int:
     engine = LocalEngine.load(args.base_model, scratch=settings.state_dir, device=args.device)
     app = build_app(engine, settings)
     settle_memory()
-    # A client reuses its connections for long; one that is closed under its feet costs it a retry.
-    config = uvicorn.Config(
-        app,
-        settings.host,
-        settings.port,
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        timeout_keep_alive=120,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-    )
-    server = uvicorn.Server(config)
+    server = ServingProcess(app, settings.host, settings.port)
     try:
-        socket = config.bind_socket()
+        socket = server.config.bind_socket()
     except SystemExit:  # uvicorn's way of saying that it cannot; its own line stands above
         where = f"{settings.host}:{settings.port}"
         raise BackendError(f"cannot listen on {where}", hint="Choose another --port; 0 is any free one.") from None

@@ -40,6 +40,7 @@ class Context:
         )
         self.events = EventQueue(lambda event: engine.run(lambda: self.training.execute(event)), self.faults)
         self._ending: set[asyncio.Task[None]] = set()
+        self.stopping = False
 
     @property
     def model_id(self) -> str:
@@ -144,6 +145,12 @@ class Context:
         for run in list(self.store.sampling_runs.values()):
             if run.source and run.source not in self.store.checkpoints:
                 self.store.drop_sampling_run(run.cuid)
+
+    def begin_stop(self) -> None:
+        """Let nobody wait any longer: samples under way are refused for now, polls are answered as things stand."""
+        self.stopping = True
+        self.events.release()
+        self.sampling.cancel_all()
 
     async def aclose(self) -> None:
         """Finish what runs and put the live runs on disk, so that a restart finds them."""

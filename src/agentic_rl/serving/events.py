@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
@@ -85,6 +84,7 @@ class EventQueue:
         self._waiting: dict[str, deque[Event]] = {}
         self._last_index: dict[str, int] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
+        self._stopping = asyncio.Event()
 
     def submit(self, event: Event) -> Event:
         """Take an event in. An id that is known is refused with 409, which tells the client to poll for it."""
@@ -104,10 +104,16 @@ class EventQueue:
         event = self._events.get((run, event_id))
         if event is None:
             raise WireError(404, "event_not_found", f"no event {event_id}; it may have been lost with a restart")
-        if event.ended is None and seconds > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(event.finished.wait(), seconds)
+        if event.ended is None and seconds > 0 and not self._stopping.is_set():
+            waits = {asyncio.create_task(waited.wait()) for waited in (event.finished, self._stopping)}
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
         return event
+
+    def release(self) -> None:
+        """Answer everyone who waits with what is known now, and let nobody wait from here on."""
+        self._stopping.set()
 
     def busy(self, run: str) -> bool:
         """Whether events of the run wait or run."""

@@ -146,9 +146,13 @@ class SamplingRuns:
         idle = [s for s, loaded in self._loaded.items() if loaded.users == 0 and self.last_used.get(s, 0.0) < oldest]
         await self._unload(idle)
 
-    async def aclose(self) -> None:
+    def cancel_all(self) -> None:
+        """End the generations under way."""
         for answer in self._answers.values():
             answer.task.cancel()
+
+    async def aclose(self) -> None:
+        self.cancel_all()
         await asyncio.gather(*(a.task for a in self._answers.values()), return_exceptions=True)
         await self._unload(list(self._loaded))
 

@@ -22,6 +22,7 @@ _HINTS = {
     "checkpoint_not_found": "Check the trio:// path; temporary checkpoints expire.",
     "checkpoint_invalid_type": "Training resumes from a `Saved state` path; evaluation takes `Saved sampler weights`.",
     "run_lost": "Start again with --resume.",
+    "event_not_found": "The service has forgotten what it was doing; resume from the last saved state.",
     "context_length_exceeded": "Lower --max-trajectory-tokens.",
 }
 
