@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import served
 
+from agentic_rl.serving import sampling
+
 TOKENS = [40, 41, 42, 43, 44]
 
 
@@ -117,6 +119,50 @@ def test_temporary_checkpoints_go_the_least_recently_used_first(tmp_path: Path, 
         with pytest.raises(trio.PyTrioError) as evicted:
             samplers[1].compute_logprobs(prompt).result(60)
         assert evicted.value.status_code == 404
+        del client, samplers, sampler, service
+
+
+def test_weights_that_a_run_has_moved_on_from_make_way_for_new_ones(
+    trio: Any, service: Any, server: served.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = service.create_lora_training_client(served.MODEL, rank=8)
+    old, new = client.save_weights_and_get_sampling_client(), client.save_weights_and_get_sampling_client()
+    prompt = trio.ModelInput.from_ints(TOKENS)
+    before = old.compute_logprobs(prompt).result(60)
+    loaded = server.context.sampling._loaded
+    [*_, of_old] = loaded
+    new.compute_logprobs(prompt).result(60)
+    assert of_old in loaded  # it was asked a moment ago
+    monkeypatch.setattr(sampling, "SETTLED_SECONDS", 0.0)
+    newer = client.save_weights_and_get_sampling_client()
+    newer.compute_logprobs(prompt).result(60)
+    assert of_old not in loaded
+    assert len(loaded) == 1
+    assert old.compute_logprobs(prompt).result(60)[1:] == before[1:]
+
+
+def test_old_weights_are_gone_before_new_ones_are_loaded(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What two samplers remember of long dialogues does not fit into one machine."""
+    with served.serving(tmp_path / "state") as server:
+        trio = served.point_sdk_at(server, home)
+        service = trio.ServiceClient(api_key=served.API_KEY)
+        client = service.create_lora_training_client(served.MODEL, rank=8)
+        prompt = trio.ModelInput.from_ints(TOKENS)
+        loaded = server.context.sampling._loaded
+        beside: list[list[str]] = []
+        load = server.context.engine.sampler
+
+        def watched(folder: Path | None, lora: Any) -> Any:
+            beside.append([name for name, other in loaded.items() if other.sampler.done()])
+            return load(folder, lora)
+
+        monkeypatch.setattr(server.context.engine, "sampler", watched)
+        samplers = [client.save_weights_and_get_sampling_client() for _ in range(2)]
+        for sampler in (*samplers, samplers[0]):
+            sampler.compute_logprobs(prompt).result(60)
+        assert beside == [[], [], []]
         del client, samplers, sampler, service
 
 

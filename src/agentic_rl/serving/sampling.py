@@ -26,6 +26,9 @@ ANSWERS_KEPT_SECONDS = 600.0
 GRACE_SECONDS = 3.0
 """A client whose connection broke comes back with the same request id; so long its generation goes on."""
 
+SETTLED_SECONDS = 20.0
+"""Weights that nobody has asked for so long make way when other weights are asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
@@ -228,6 +231,9 @@ class SamplingRuns:
         loaded = self._loaded.get(source)
         if loaded is None or (loaded.sampler.done() and loaded.sampler.exception()):
             loaded = self._loaded[source] = _Loaded(asyncio.create_task(self._load(source)))
+            loaded.users += 1  # what remembers dialogues takes a third of the memory, and a run moves on to new weights
+            await self.unload_idle(SETTLED_SECONDS)
+            loaded.users -= 1
         self._loaded.move_to_end(source)
         loaded.users += 1
         try:
@@ -235,10 +241,16 @@ class SamplingRuns:
         finally:
             loaded.users -= 1
             self.last_used[source] = time.monotonic()
-            idle = [name for name, other in self._loaded.items() if other.users == 0]
-            await self._unload(idle[: max(0, len(self._loaded) - self._most_loaded)])
+            await self._make_room()
+
+    async def _make_room(self, coming: str | None = None) -> None:
+        """Let the longest unused weights go beyond the number that is kept; `coming` is one of them already."""
+        idle = [name for name, other in self._loaded.items() if other.users == 0 and name != coming]
+        await self._unload(idle[: max(0, len(self._loaded) - self._most_loaded)])
 
     async def _load(self, source: str) -> ServedSampler:
+        # First the old ones go: what they remember of their dialogues may be a third of the machine's memory.
+        await self._make_room(source)
         folder = lora = None
         if source:
             checkpoint = TrainingRuns.usable(source, self._engine, self._store)
