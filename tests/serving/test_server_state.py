@@ -141,31 +141,6 @@ def test_weights_that_a_run_has_moved_on_from_make_way_for_new_ones(
     assert old.compute_logprobs(prompt).result(60)[1:] == before[1:]
 
 
-def test_old_weights_are_gone_before_new_ones_are_loaded(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What two samplers remember of long dialogues does not fit into one machine."""
-    with served.serving(tmp_path / "state") as server:
-        trio = served.point_sdk_at(server, home)
-        service = trio.ServiceClient(api_key=served.API_KEY)
-        client = service.create_lora_training_client(served.MODEL, rank=8)
-        prompt = trio.ModelInput.from_ints(TOKENS)
-        loaded = server.context.sampling._loaded
-        beside: list[list[str]] = []
-        load = server.context.engine.sampler
-
-        def watched(folder: Path | None, lora: Any) -> Any:
-            beside.append([name for name, other in loaded.items() if other.sampler.done()])
-            return load(folder, lora)
-
-        monkeypatch.setattr(server.context.engine, "sampler", watched)
-        samplers = [client.save_weights_and_get_sampling_client() for _ in range(2)]
-        for sampler in (*samplers, samplers[0]):
-            sampler.compute_logprobs(prompt).result(60)
-        assert beside == [[], [], []]
-        del client, samplers, sampler, service
-
-
 def test_a_checkpoint_expires_when_its_time_is_up(trio: Any, service: Any, server: served.Server) -> None:
     client = service.create_lora_training_client(served.MODEL, rank=8)
     path = client.save_weights_for_sampler("brief", ttl_seconds=1).result(60).path

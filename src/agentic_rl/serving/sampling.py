@@ -241,16 +241,10 @@ class SamplingRuns:
         finally:
             loaded.users -= 1
             self.last_used[source] = time.monotonic()
-            await self._make_room()
-
-    async def _make_room(self, coming: str | None = None) -> None:
-        """Let the longest unused weights go beyond the number that is kept; `coming` is one of them already."""
-        idle = [name for name, other in self._loaded.items() if other.users == 0 and name != coming]
-        await self._unload(idle[: max(0, len(self._loaded) - self._most_loaded)])
+            idle = [name for name, other in self._loaded.items() if other.users == 0]
+            await self._unload(idle[: max(0, len(self._loaded) - self._most_loaded)])
 
     async def _load(self, source: str) -> ServedSampler:
-        # First the old ones go: what they remember of their dialogues may be a third of the machine's memory.
-        await self._make_room(source)
         folder = lora = None
         if source:
             checkpoint = TrainingRuns.usable(source, self._engine, self._store)
