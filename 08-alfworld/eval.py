@@ -48,7 +48,12 @@ class AlfworldEvalConfig(EvalConfig):
         return self.max_assistant_tokens
 
 
-PRESETS = {"laptop": Preset({**LAPTOP.values, "max_episode_steps": 20, "max_assistant_tokens": 40}, LAPTOP.unless)}
+PRESETS = {
+    "laptop": Preset(
+        {**LAPTOP.values, "max_episode_steps": 12, "max_assistant_tokens": 40},
+        {**LAPTOP.unless, "max_episode_steps": "data_root"},
+    )
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

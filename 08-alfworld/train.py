@@ -59,10 +59,10 @@ PRESETS = {
             **LAPTOP.values,
             "run_name": "alfworld-laptop",
             "games_per_batch": 8,
-            "max_episode_steps": 20,
+            "max_episode_steps": 12,
             "max_assistant_tokens": 40,
         },
-        LAPTOP.unless,
+        {**LAPTOP.unless, "max_episode_steps": "data_root"},
     )
 }
 

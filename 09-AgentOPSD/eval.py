@@ -49,7 +49,12 @@ class AgentOPSDEvalConfig(EvalConfig):
         return self.max_action_tokens
 
 
-PRESETS = {"laptop": Preset({**LAPTOP.values, "max_turns": 20, "max_action_tokens": 40}, LAPTOP.unless)}
+PRESETS = {
+    "laptop": Preset(
+        {**LAPTOP.values, "max_turns": 12, "max_action_tokens": 40},
+        {**LAPTOP.unless, "max_turns": "data_root"},
+    )
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -90,10 +90,10 @@ PRESETS = {
             **LAPTOP.values,
             "run_name": "agentopsd-laptop",
             "tasks_per_update": 8,
-            "max_turns": 20,
+            "max_turns": 12,
             "max_action_tokens": 40,
         },
-        LAPTOP.unless,
+        {**LAPTOP.unless, "max_turns": "data_root"},
     )
 }
 

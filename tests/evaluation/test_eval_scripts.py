@@ -221,7 +221,7 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(
     config, _, rest = capsys.readouterr().out.partition("\n}\n")
     assert json.loads(config + "}")["games_per_batch"] == 2
     assert "games: 3 valid_seen, 3 valid_unseen (panel " in rest
-    assert "at most 120 turns and 4800 sampled tokens, 2 games at once" in rest
+    assert "at most 72 turns and 2880 sampled tokens, 2 games at once" in rest
     assert not output.parent.exists()
     assert player.played == []
 
@@ -232,6 +232,15 @@ def test_the_laptop_evaluates_as_its_training_does(recipe: str) -> None:
     same = {"backend", "base_model", "games", "max_trajectory_tokens", "swanlab_mode"} | (ours.keys() - LAPTOP.values)
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
     assert ours["temperature"] == theirs["eval_temperature"]
+
+
+@recipes
+@pytest.mark.parametrize("script", ["eval", "train"])
+def test_on_real_games_the_laptop_leaves_the_recipe_its_games_and_its_limits(recipe: str, script: str) -> None:
+    preset = load(recipe, script).PRESETS["laptop"]
+    moot = preset.beside({}).keys() - preset.beside({"data_root": "anywhere"}).keys()
+    turns = {"08-alfworld": "max_episode_steps", "09-AgentOPSD": "max_turns"}[recipe]
+    assert moot >= {"games", "max_trajectory_tokens", turns}
 
 
 @recipes

@@ -76,13 +76,13 @@ LAPTOP = Preset(
     {
         "backend": "local",
         "base_model": "builtin",
-        "games": "household:2",
+        "games": "household:1",
         "swanlab_mode": "disabled",
         "limit_per_split": 50,
         "games_per_batch": 32,
         "max_trajectory_tokens": 6_144,
         "temperature": 1.0,
     },
-    unless={"games": "data_root"},
+    unless={"games": "data_root", "max_trajectory_tokens": "data_root"},
 )
 """The builtin model on generated games, played as the laptop's training plays its held-out ones."""
