@@ -229,14 +229,16 @@ class SamplingRuns:
     @asynccontextmanager
     async def _weights(self, source: str) -> AsyncIterator[ServedSampler]:
         loaded = self._loaded.get(source)
-        if loaded is None or (loaded.sampler.done() and loaded.sampler.exception()):
+        moved_on = loaded is None or (loaded.sampler.done() and loaded.sampler.exception() is not None)
+        if loaded is None or moved_on:
             loaded = self._loaded[source] = _Loaded(asyncio.create_task(self._load(source)))
-            loaded.users += 1  # what remembers dialogues takes a third of the memory, and a run moves on to new weights
-            await self.unload_idle(SETTLED_SECONDS)
-            loaded.users -= 1
         self._loaded.move_to_end(source)
         loaded.users += 1
         try:
+            if (
+                moved_on
+            ):  # a run rarely comes back to older weights, and their dialogues take up to a third of the memory
+                await self.unload_idle(SETTLED_SECONDS)
             yield await asyncio.shield(loaded.sampler)
         finally:
             loaded.users -= 1
