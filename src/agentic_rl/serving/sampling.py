@@ -235,9 +235,7 @@ class SamplingRuns:
         self._loaded.move_to_end(source)
         loaded.users += 1
         try:
-            if (
-                moved_on
-            ):  # a run rarely comes back to older weights, and their dialogues take up to a third of the memory
+            if moved_on:  # nobody comes back to older weights soon, and their dialogues take a third of the memory
                 await self.unload_idle(SETTLED_SECONDS)
             yield await asyncio.shield(loaded.sampler)
         finally:
