@@ -26,7 +26,7 @@ ANSWERS_KEPT_SECONDS = 600.0
 GRACE_SECONDS = 3.0
 """A client whose connection broke comes back with the same request id; so long its generation goes on."""
 
-SETTLED_SECONDS = 20.0
+SETTLED_SECONDS = 5.0
 """Weights that nobody has asked for so long make way when other weights are asked for."""
 
 
