@@ -229,14 +229,11 @@ class SamplingRuns:
     @asynccontextmanager
     async def _weights(self, source: str) -> AsyncIterator[ServedSampler]:
         loaded = self._loaded.get(source)
-        moved_on = loaded is None or (loaded.sampler.done() and loaded.sampler.exception() is not None)
-        if loaded is None or moved_on:
+        if loaded is None or (loaded.sampler.done() and loaded.sampler.exception()):
             loaded = self._loaded[source] = _Loaded(asyncio.create_task(self._load(source)))
         self._loaded.move_to_end(source)
         loaded.users += 1
         try:
-            if moved_on:  # nobody comes back to older weights soon, and their dialogues take a third of the memory
-                await self.unload_idle(SETTLED_SECONDS)
             yield await asyncio.shield(loaded.sampler)
         finally:
             loaded.users -= 1
@@ -245,6 +242,8 @@ class SamplingRuns:
             await self._unload(idle[: max(0, len(self._loaded) - self._most_loaded)])
 
     async def _load(self, source: str) -> ServedSampler:
+        # First, so that the new weights remember dialogues where the old ones did: that is up to a third of the memory.
+        await self.unload_idle(SETTLED_SECONDS)
         folder = lora = None
         if source:
             checkpoint = TrainingRuns.usable(source, self._engine, self._store)
