@@ -6,11 +6,12 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
 from agentic_rl.config import as_json
 from agentic_rl.errors import BackendError, ConfigError
 from agentic_rl.evaluation.config import EvalConfig
+from agentic_rl.evaluation.opening import OpenSampler, open_player
 from agentic_rl.evaluation.play import evaluate
 from agentic_rl.evaluation.progress import GameProgress
 from agentic_rl.games.interface import GameEntry
@@ -42,13 +43,6 @@ HARMLESS = frozenset(
 )
 """Flags that cannot change how a game ends: where things are, how fast they go, who is told, and which games (they
 are compared by their own hash)."""
-
-
-class OpenSampler(Sampler, Protocol):
-    """What `open_sampler` gives: a sampler that brings its tokenizer."""
-
-    @property
-    def tokenizer(self) -> Any: ...
 
 
 def run_evaluation(config: EvalConfig, *, reward: Reward, turn_limit_reason: StopReason) -> int:
@@ -109,7 +103,7 @@ async def _evaluate(
         config=as_json(config),
     )
     with tracker:
-        sampler = _open_sampler(config)
+        sampler = open_player(config, group_size=1)
         try:
             ids = [game.game_id for game in games]
             with PartialResults(
@@ -121,21 +115,6 @@ async def _evaluate(
                 tracker.log(0, _finish(config, partial, usage))
         finally:
             await sampler.aclose()
-
-
-def _open_sampler(config: EvalConfig) -> OpenSampler:
-    from agentic_rl.policy import open_sampler
-
-    options: dict[str, Any]
-    if config.backend == "local":
-        options = {"run_root": config.run_dir}
-    else:
-        options = {
-            "sample_timeout_s": config.sample_timeout,
-            "max_trajectory_tokens": config.max_trajectory_tokens,
-            "group_size": 1,
-        }
-    return cast(OpenSampler, open_sampler(config.backend, config.base_model, config.model_path, **options))
 
 
 async def _play(

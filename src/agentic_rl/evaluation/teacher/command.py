@@ -7,14 +7,14 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from agentic_rl.config import add_flags, build_config, given_flags
 from agentic_rl.errors import ConfigError
 from agentic_rl.evaluation.teacher.config import TeacherConfig
 
 if TYPE_CHECKING:
-    from agentic_rl.evaluation.run import OpenSampler
+    from agentic_rl.evaluation.opening import OpenSampler
     from agentic_rl.evaluation.teacher.score import Scored
     from agentic_rl.games.interface import GameEntry
     from agentic_rl.skills import SkillBook
@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure and print; nothing is loaded or sampled before games and skills are known to be there."""
     config = build_config(TeacherConfig, given_flags(TeacherConfig, arguments))
 
+    from agentic_rl.evaluation.opening import open_player
     from agentic_rl.evaluation.teacher.report import as_document, as_text
     from agentic_rl.evaluation.teacher.worth import turns_of, worth
     from agentic_rl.skills import SkillBook, builtin_skills_dir
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     games = choose(config)
     skills = SkillBook.load(config.skills_dir or builtin_skills_dir())
     # Loading and computing stay outside of the event loop, which would keep Ctrl-C waiting for them.
-    sampler = _open_sampler(config)
+    sampler = open_player(config, group_size=config.group_size)
     scored = asyncio.run(_play(config, games, skills, sampler))
     print(f"asking the expert about {sum(len(one.trajectory.turns) for one in scored)} turns", file=sys.stderr)
     turns = turns_of(scored)
@@ -89,21 +90,6 @@ async def _play(
             return await play_and_score(games, sampler, chat, config, skills, progress=progress)
     finally:
         await sampler.aclose()
-
-
-def _open_sampler(config: TeacherConfig) -> OpenSampler:
-    from agentic_rl.policy import open_sampler
-
-    options: dict[str, Any]
-    if config.backend == "local":
-        options = {"run_root": config.run_dir}
-    else:
-        options = {
-            "sample_timeout_s": config.sample_timeout,
-            "max_trajectory_tokens": config.max_trajectory_tokens,
-            "group_size": config.group_size,
-        }
-    return cast("OpenSampler", open_sampler(config.backend, config.base_model, config.model_path, **options))
 
 
 def _write(file: Path, document: str) -> None:

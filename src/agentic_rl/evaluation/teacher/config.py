@@ -59,6 +59,19 @@ class TeacherConfig(ModelOptions):
     )
 
     @property
+    def turn_limit(self) -> int:
+        return self.max_turns
+
+    @property
+    def turn_tokens(self) -> int:
+        return self.max_action_tokens
+
+    @property
+    def engine(self) -> str:
+        """The expert reads the simulator's states, so it is what is played."""
+        return "simulator"
+
+    @property
     def source(self) -> str:
         """Where the games come from: who names a dataset and no source means its files."""
         return self.games or (HOUSEHOLDS if self.data_root is None else FILES)

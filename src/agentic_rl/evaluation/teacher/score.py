@@ -15,6 +15,7 @@ from agentic_rl.evaluation.teacher.config import TeacherConfig
 from agentic_rl.games.interface import TASK_TYPES, GameEntry
 from agentic_rl.policy.protocol import Sampler
 from agentic_rl.rollout import PlayListener, RolloutConfig, SkillTeacher, Trajectory, run_groups
+from agentic_rl.rollout.trajectory import StopReason
 from agentic_rl.skills import SkillBook
 
 if TYPE_CHECKING:
@@ -57,18 +58,11 @@ async def play_and_score(
         first, second = await asyncio.gather(told.score(trajectory), untold.score(trajectory))
         scored.append(Scored(trajectory, first.evidence, second.evidence))
 
-    how = RolloutConfig(
+    how = RolloutConfig.of(
+        config,
         group_size=config.group_size,
-        max_turns=config.max_turns,
-        max_trajectory_tokens=config.max_trajectory_tokens,
-        max_turn_tokens=config.max_action_tokens,
-        temperature=config.temperature,
-        top_p=config.top_p,
-        seed=config.seed,
-        include_admissible_actions=config.include_admissible_actions,
         max_live=config.live_trajectories,
-        sample_retries=config.sample_retries,
-        sample_timeout_s=config.sample_timeout,
+        turn_limit_reason=StopReason.MAX_TURNS,
     )
     await run_groups(games, sampler, chat, how, update=0, on_trajectory=score, progress=progress)
     return sorted(scored, key=lambda one: (one.trajectory.game.game_id, one.trajectory.group_index))
