@@ -70,10 +70,25 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One dialogue; `roles` says of each token what it is: `WORLD`, `OWN` (to be imitated) or `STUMBLE` (not to be)."""
+    """One dialogue of n tokens.
+
+    Attributes
+    ----------
+    tokens
+        Shape (n,).
+    roles
+        Shape (n,): what each token is, `WORLD`, `OWN` (to be imitated) or `STUMBLE` (not to be).
+    sought
+        Shape (n,): at the name of everything that the world says can be taken, 1 if the task asks for it, else 0;
+        -1 at all other tokens.
+    aims
+        Shape (n,): at the head of every call, the verb's token that the explorer would say, whatever was done; else -1.
+    """
 
     tokens: NDArray[np.int64]
     roles: NDArray[np.int8]
+    sought: NDArray[np.int8]
+    aims: NDArray[np.int64]
 
 
 class Dialogues:
@@ -121,18 +136,19 @@ class Dialogues:
         explorer = Explorer(task_type, task, result.admissible_actions)
         user = first_message(task, result.observation, shown_actions(result.admissible_actions))
         tokens = prompt_tokens(self.tokenizer, system, user)
-        roles = [WORLD] * len(tokens)
+        roles, aims = [WORLD] * len(tokens), [-1] * len(tokens)
         before = result.admissible_actions
         for step in range(1, MAX_TURNS + 1):
             now = result.admissible_actions
             role, action = OWN, explorer.act(now)
+            aim = self._call(action)[1]
             if rng.random() < clumsiness:
                 action = _clumsy(now, rng)
             if rng.random() < mixture.stumbles:
                 role, action = STUMBLE, _stumble(before, now, rng)
             before, result = now, episode.step(action)
             explorer.observe(action, result.observation)
-            turn = self._encode(f"{CALL_HEAD}\n{action}{CALL_TAIL}<|end|>")
+            turn = self._call(action)
             between: list[int] = []
             if not result.done:
                 status = TurnStatus.EXECUTED if action in now else TurnStatus.NOT_ADMISSIBLE
@@ -142,9 +158,24 @@ class Dialogues:
                 break
             tokens += turn + between
             roles += [role] * len(turn) + [WORLD] * len(between)
+            aims += [aim] + [-1] * (len(turn) + len(between) - 1)
             if result.done:
                 break
-        return Example(np.array(tokens), np.array(roles, np.int8))
+        return Example(
+            np.array(tokens), np.array(roles, np.int8), self._sought(tokens, roles, explorer.object), np.array(aims)
+        )
+
+    def _sought(self, tokens: list[int], roles: list[int], wanted: str) -> NDArray[np.int8]:
+        [take], [name] = self._encode("\ntake"), self._encode(f" {wanted}")
+        sought = np.full(len(tokens), -1, np.int8)
+        for i in range(1, len(tokens)):
+            if tokens[i - 1] == take and roles[i] == WORLD:
+                sought[i] = tokens[i] == name
+        return sought
+
+    def _call(self, action: str) -> list[int]:
+        """The tokens of a turn: the head of the call, the action from its verb on, the tail."""
+        return self._encode(f"{CALL_HEAD}\n{action}{CALL_TAIL}<|end|>")
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids

@@ -20,8 +20,8 @@ def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM
         hidden_size=128,
         intermediate_size=384,
         num_hidden_layers=5,
-        num_attention_heads=4,
-        num_key_value_heads=4,
+        num_attention_heads=6,
+        num_key_value_heads=6,
         head_dim=32,
         tie_word_embeddings=True,
         max_position_embeddings=tokenizer.model_max_length,
@@ -33,6 +33,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM
     )
     model = Qwen3ForCausalLM(config)
     _prime_copying(model)
+    _prime_recognition(model)
     return model
 
 
@@ -76,6 +77,29 @@ def _prime_copying(model: Qwen3ForCausalLM) -> None:
         match.k_proj.weight[rows, half + 1 :] += look
         match.v_proj.weight[rows, token] += 0.5 * torch.eye(size)
         match.o_proj.weight[token, rows] += 0.5 * torch.eye(size)
+
+
+@torch.no_grad()
+def _prime_recognition(model: Qwen3ForCausalLM) -> None:
+    """Start two more heads of layer 1 off by looking for the token itself, wherever else it stands.
+
+    Seeing that something in a list is what the task asks for needs the same name to be found again hundreds of tokens
+    away. Nothing in the gradient leads there until it is done. Queries and keys read the token in the same way; what
+    to make of the places that are found is left to training.
+    """
+    config = model.config
+    size, half = config.head_dim, config.hidden_size // 2
+    attention = model.model.layers[1].self_attn
+    pairs = torch.arange(size // 2)
+    slow = torch.cat([part[len(pairs) // 2 :] for part in (pairs, pairs + size // 2)])
+    for head in (4, 5):
+        rows = slice(head * size, (head + 1) * size)
+        look = torch.zeros(size, half - 1)
+        look[slow] = torch.linalg.qr(torch.randn(half - 1, len(slow)))[0].T
+        for matrix in (attention.q_proj, attention.k_proj):
+            matrix.weight[rows] = 0.0
+            matrix.weight[rows, 1:half] = look
+        attention.v_proj.weight[rows] = 0.05 * torch.randn(size, config.hidden_size)
 
 
 def save_model(model: Qwen3ForCausalLM, folder: Path) -> None:

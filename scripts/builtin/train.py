@@ -23,10 +23,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 import vocabulary
 from data import OWN, STUMBLE, WORLD, Dialogues, Example, Mixture
+from hints import Hints
 from model import new_model, save_model
 from muon import Muon
 from tokenizer import build, save
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 OTHER_WEIGHT = 0.15
@@ -49,38 +50,32 @@ class Stage:
 
 STAGES = (
     Stage("copy", 30, None, (0.2, 1.0)),
-    Stage("small", 500, Mixture({"1": 1.0}, 800, skilled=0.2)),
-    Stage("medium", 220, Mixture({"1": 0.4, "2": 0.6}, 1500, skilled=0.3, clumsy=0.3)),
+    Stage("small", 400, Mixture({"1": 1.0}, 800, skilled=0.2), (1.0, 0.5)),
+    Stage("medium", 250, Mixture({"1": 0.4, "2": 0.6}, 1500, skilled=0.3, clumsy=0.3), (0.5, 0.5)),
     Stage("steady", 400, Mixture({"1": 0.3, "2": 0.5, "3": 0.2}, 1500, skilled=0.35, clumsy=0.3), (0.5, 0.4)),
     Stage(
         "large",
         600,
         Mixture({"1": 0.15, "2": 0.35, "3": 0.25, "real": 0.25}, 2500, skilled=0.3, clumsy=0.5),
-        (0.4, 0.2),
+        (0.4, 0.25),
     ),
     Stage(
         "whole",
         700,
         Mixture({"1": 0.1, "2": 0.3, "3": 0.25, "real": 0.35}, 4000, skilled=0.3, clumsy=0.6, clumsiness=0.3),
-        (0.2, 0.01),
-    ),
-    Stage(
-        "again",
-        1400,
-        Mixture({"1": 0.3, "2": 0.35, "3": 0.2, "real": 0.15}, 2500, skilled=0.35, clumsy=0.6, clumsiness=0.3),
-        (0.4, 0.1),
-    ),
-    Stage(
-        "last",
-        500,
-        Mixture({"1": 0.1, "2": 0.3, "3": 0.25, "real": 0.35}, 4000, skilled=0.3, clumsy=0.6, clumsiness=0.3),
-        (0.1, 0.01),
+        (0.25, 0.1),
     ),
     Stage(
         "end",
-        650,
-        Mixture({"1": 0.2, "2": 0.4, "3": 0.3, "real": 0.1}, 2000, skilled=0.35, clumsy=0.6, clumsiness=0.3),
-        (0.2, 0.01),
+        700,
+        Mixture({"1": 0.2, "2": 0.35, "3": 0.25, "real": 0.2}, 2500, skilled=0.35, clumsy=0.8, clumsiness=0.4),
+        (0.1, 0.01),
+    ),
+    Stage(
+        "last",
+        1000,
+        Mixture({"1": 0.25, "2": 0.35, "3": 0.2, "real": 0.2}, 2500, skilled=0.35, clumsy=0.8, clumsiness=0.4),
+        (0.3, 0.01),
     ),
 )
 
@@ -98,7 +93,8 @@ def copy_batches(tokenizer: PreTrainedTokenizerFast, seed: int, batch_tokens: in
             period = rng.randint(6, 100)
             said = rng.choices(ids, k=period)
             tokens = np.array((said * (length // period + 1))[:length])
-            rows.append(Example(tokens, np.full(length, OWN, np.int8)))
+            none = np.full(length, -1)
+            rows.append(Example(tokens, np.full(length, OWN, np.int8), none.astype(np.int8), none))
         yield rows
 
 
@@ -109,14 +105,16 @@ class Trainer:
         self.options, self.stages = options, stages
         self.tokenizer = build()
         self.model: Qwen3ForCausalLM = new_model(self.tokenizer, options.seed)
+        self.hints = Hints(self.model.config)
         named = list(self.model.named_parameters())
         inner = [p for name, p in named if p.ndim == 2 and "embed" not in name]
         outer = [p for name, p in named if p.ndim != 2 or "embed" in name]
         self.optimizers: list[torch.optim.Optimizer] = [
             Muon(inner, lr=options.muon_rate, weight_decay=0.1),
             torch.optim.AdamW(outer, lr=options.adam_rate, betas=(0.9, 0.95), weight_decay=0.0),
+            torch.optim.AdamW(self.hints.parameters(), lr=options.adam_rate, weight_decay=0.0),
         ]
-        self.base_rates = (options.muon_rate, options.adam_rate)
+        self.base_rates = (options.muon_rate, options.adam_rate, options.adam_rate)
         self.dialogues = Dialogues(self.tokenizer, options.data_root, options.seed)
         self.done = 0
         self.tokens = 0
@@ -139,7 +137,7 @@ class Trainer:
         )
         for _ in range(self.done - before):  # made again and thrown away: cheap beside a training step
             next(batches)
-        recent: list[tuple[float, float]] = []
+        recent: list[tuple[float, ...]] = []
         started = time.monotonic()
         while self.done < before + stage.steps:
             share = (self.done - before) / stage.steps
@@ -151,22 +149,25 @@ class Trainer:
             if self.done % self.options.log_every == 0 or self.done == before + stage.steps:
                 self.seconds += time.monotonic() - started
                 started = time.monotonic()
-                own, other = (float(np.mean(column)) for column in zip(*recent, strict=True))
-                self._log(stage=stage.name, loss=round(own, 4), other_loss=round(other, 4), rate=round(factor, 4))
+                means = (round(float(np.mean(column)), 4) for column in zip(*recent, strict=True))
+                names = ("loss", "other_loss", "sought_loss", "aim_loss")
+                self._log(stage=stage.name, **dict(zip(names, means, strict=True)), rate=round(factor, 4))
                 recent = []
             if self.done % self.options.save_every == 0:
                 self.checkpoint()
 
-    def _step(self, batch: list[Example], factor: float) -> tuple[float, float]:
-        tokens, roles = collate(batch, self.tokenizer.pad_token_id)
+    def _step(self, batch: list[Example], factor: float) -> tuple[float, ...]:
+        tokens, roles, sought, aims = collate(batch, self.tokenizer.pad_token_id)
         inputs, targets, roles = tokens[:, :-1], tokens[:, 1:], roles[:, 1:]
         chance = torch.rand(targets.shape, generator=torch.Generator().manual_seed(self.done))
         chosen = (roles == OWN) | ((roles == WORLD) & (chance < OTHER_SHARE))
-        hidden = self.model.model(input_ids=inputs, use_cache=False).last_hidden_state
+        states = self.model.model(input_ids=inputs, use_cache=False, output_hidden_states=True).hidden_states
+        hidden = states[-1]
+        hints = self.hints(states, sought[:, :-1], aims[:, :-1])
         losses = F.cross_entropy(self.model.lm_head(hidden[chosen]), targets[chosen], reduction="none")
         own = roles[chosen] == OWN
         weights = torch.where(own, 1.0, OTHER_WEIGHT / OTHER_SHARE)
-        (losses @ weights / weights.sum()).backward()  # type: ignore[no-untyped-call]
+        (losses @ weights / weights.sum() + hints[0] + hints[1]).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimizer, rate in zip(self.optimizers, self.base_rates, strict=True):
             optimizer.param_groups[0]["lr"] = rate * factor
@@ -174,7 +175,8 @@ class Trainer:
             optimizer.zero_grad()
         self.tokens += sum(len(example.tokens) for example in batch)
         losses = losses.detach()
-        return float(losses[own].mean()), float(losses[~own].mean()) if bool((~own).any()) else 0.0
+        other = float(losses[~own].mean()) if bool((~own).any()) else 0.0
+        return float(losses[own].mean()), other, *(float(hint.detach()) for hint in hints)
 
     def _log(self, **values: Any) -> None:
         record = {"step": self.done, **values, "tokens": self.tokens, "seconds": round(self.seconds)}
@@ -191,6 +193,7 @@ class Trainer:
         """Everything that is needed to go on, replaced in one move."""
         state = {
             "model": self.model.state_dict(),
+            "hints": self.hints.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "progress": (self.done, self.tokens, self.seconds),
         }
@@ -205,6 +208,7 @@ class Trainer:
             return
         state = torch.load(path, weights_only=True)
         self.model.load_state_dict(state["model"])
+        self.hints.load_state_dict(state["hints"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.done, self.tokens, self.seconds = state["progress"]
@@ -213,14 +217,14 @@ class Trainer:
         self.log.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
 
 
-def collate(batch: list[Example], pad: int) -> tuple[Tensor, Tensor]:
-    """Rows of tokens and roles, padded on the right, where a causal model does not look."""
-    shape = (len(batch), max(len(example.tokens) for example in batch))
-    tokens, roles = torch.full(shape, pad), torch.full(shape, STUMBLE, dtype=torch.int8)
-    for row, example in enumerate(batch):
-        tokens[row, : len(example.tokens)] = torch.from_numpy(example.tokens)
-        roles[row, : len(example.tokens)] = torch.from_numpy(example.roles)
-    return tokens, roles
+def collate(batch: list[Example], pad: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows of tokens, roles, sought and aims, padded on the right, where a causal model does not look."""
+    columns = []
+    for name, filler in (("tokens", pad), ("roles", STUMBLE), ("sought", -1), ("aims", -1)):
+        rows = [torch.from_numpy(getattr(example, name)) for example in batch]
+        columns.append(nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=filler))
+    tokens, roles, sought, aims = columns
+    return tokens, roles, sought, aims
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:

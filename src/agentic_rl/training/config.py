@@ -102,7 +102,7 @@ LAPTOP = Preset(
         "max_steps": 16,
         "group_size": 8,
         "max_trajectory_tokens": 6_144,
-        "learning_rate": 1.5e-3,
+        "learning_rate": 1e-3,
         "lora_rank": 32,
         "save_every": 8,
         "eval_every": 8,

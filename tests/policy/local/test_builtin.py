@@ -181,6 +181,55 @@ def test_the_expert_wins_from_what_it_was_shown_alone(monkeypatch: pytest.Monkey
             assert result.won, entry.location
 
 
+# What it is trained on ---------------------------------------------------------------------------------------------
+
+
+def test_the_marks_of_a_dialogue_tell_what_is_sought_and_what_the_expert_would_do(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: Any
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    data = importlib.import_module("data")
+    mixture = data.Mixture({"1": 1.0}, 4000, clumsy=0.5, clumsiness=0.4, stumbles=0.2)
+    dialogues = data.Dialogues(tokenizer, None, 0)
+    head = encode(tokenizer, importlib.import_module("vocabulary").CALL_HEAD)[0]
+    taken_in_list = agreed = calls = 0
+    for i in range(20):
+        example = dialogues.example(mixture, f"marks/{i}")
+        words = [tokenizer.decode([token]) for token in example.tokens]
+        task = "".join(words).partition("Task:")[2].partition("\n")[0].replace(".", " ").split()
+        for at in (example.sought >= 0).nonzero()[0]:
+            assert words[at - 1] == "\ntake"
+            assert example.roles[at] == data.WORLD
+            assert bool(example.sought[at]) == (words[at].strip() in task), (words[at], task)
+            taken_in_list += int(example.sought[at])
+        aimed = (example.aims >= 0).nonzero()[0]
+        assert [int(token) for token in example.tokens[aimed]] == [head] * len(aimed)
+        assert len(aimed) == list(example.tokens).count(head)
+        calls += len(aimed)
+        agreed += int((example.tokens[aimed + 1] == example.aims[aimed]).sum())
+    assert taken_in_list > 20
+    assert 0.6 * calls < agreed < calls, "the clumsy do not always what the expert would"
+
+
+@pytest.mark.parametrize("distance", [60, 600, 2000])
+def test_the_new_model_already_finds_a_token_again_at_any_distance(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: Any, distance: int
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    model = importlib.import_module("model").new_model(tokenizer, 0)
+    model.set_attn_implementation("eager")
+    names = [encode(tokenizer, f" {name}")[0] for name in NAMES]
+    others = names[8:]
+    times_as_heavy = []
+    for name in names[:8]:
+        text = [name, *(others[i % len(others)] for i in range(distance)), name]
+        with torch.no_grad():
+            attentions = model.model(torch.tensor([text]), output_attentions=True).attentions
+        weights = attentions[1][0, 4:, -1]
+        times_as_heavy.append(float((weights[:, 0] / weights[:, 1:-1].mean(-1)).max()))
+    assert sorted(times_as_heavy)[4] > 10
+
+
 # How it plays ------------------------------------------------------------------------------------------------------
 
 
@@ -188,9 +237,9 @@ def test_it_plays_households_it_has_never_seen_with_valid_actions() -> None:
     out = run("play.py", "--model", BUILTIN, "--games", "household:1", "--count", 40, "--max-turns", 12, "--wave", 40)
     result = json.loads(out.splitlines()[-1])
     assert result["games"] == 40
-    assert result["valid_actions"] >= 0.8
+    assert result["valid_actions"] >= 0.9
     assert result["malformed"] <= 0.02
-    assert result["success"] >= 0.1
+    assert 0.15 <= result["success"] <= 0.6
 
 
 @pytest.mark.slow
