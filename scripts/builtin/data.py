@@ -141,14 +141,14 @@ class Dialogues:
         for step in range(1, MAX_TURNS + 1):
             now = result.admissible_actions
             role, action = OWN, explorer.act(now)
-            aim = self._call(action)[1]
+            aim = self._encode(f"\n{action}")[0]
             if rng.random() < clumsiness:
                 action = _clumsy(now, rng)
             if rng.random() < mixture.stumbles:
                 role, action = STUMBLE, _stumble(before, now, rng)
             before, result = now, episode.step(action)
             explorer.observe(action, result.observation)
-            turn = self._call(action)
+            turn = self._encode(f"{CALL_HEAD}\n{action}{CALL_TAIL}<|end|>")
             between: list[int] = []
             if not result.done:
                 status = TurnStatus.EXECUTED if action in now else TurnStatus.NOT_ADMISSIBLE
@@ -161,21 +161,15 @@ class Dialogues:
             aims += [aim] + [-1] * (len(turn) + len(between) - 1)
             if result.done:
                 break
-        return Example(
-            np.array(tokens), np.array(roles, np.int8), self._sought(tokens, roles, explorer.object), np.array(aims)
-        )
+        ids, kinds = np.array(tokens), np.array(roles, np.int8)
+        return Example(ids, kinds, self._sought(ids, kinds, explorer.object), np.array(aims))
 
-    def _sought(self, tokens: list[int], roles: list[int], wanted: str) -> NDArray[np.int8]:
+    def _sought(self, tokens: NDArray[np.int64], roles: NDArray[np.int8], wanted: str) -> NDArray[np.int8]:
         [take], [name] = self._encode("\ntake"), self._encode(f" {wanted}")
+        named = np.flatnonzero((tokens[:-1] == take) & (roles[1:] == WORLD)) + 1
         sought = np.full(len(tokens), -1, np.int8)
-        for i in range(1, len(tokens)):
-            if tokens[i - 1] == take and roles[i] == WORLD:
-                sought[i] = tokens[i] == name
+        sought[named] = tokens[named] == name
         return sought
-
-    def _call(self, action: str) -> list[int]:
-        """The tokens of a turn: the head of the call, the action from its verb on, the tail."""
-        return self._encode(f"{CALL_HEAD}\n{action}{CALL_TAIL}<|end|>")
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids

@@ -90,8 +90,7 @@ def _prime_recognition(model: Qwen3ForCausalLM) -> None:
     config = model.config
     size, half = config.head_dim, config.hidden_size // 2
     attention = model.model.layers[1].self_attn
-    pairs = torch.arange(size // 2)
-    slow = torch.cat([part[len(pairs) // 2 :] for part in (pairs, pairs + size // 2)])
+    slow = torch.arange(size).view(2, -1)[:, size // 4 :].flatten()  # the pairs that hardly turn with the position
     for head in (4, 5):
         rows = slice(head * size, (head + 1) * size)
         look = torch.zeros(size, half - 1)
