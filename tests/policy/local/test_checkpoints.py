@@ -103,6 +103,14 @@ def test_weights_of_another_base_are_refused(tiny_model: Path, run_dir: Path, tm
         open_local_sampler(str(other), saved.sampler, run_root=run_dir.parent)
 
 
+def test_weights_of_an_earlier_base_of_the_same_name_are_refused(run_dir: Path, tmp_path: Path) -> None:
+    base = build(tmp_path / "base")
+    saved = asyncio.run(save_after_one_update(open_policy(base, run_dir)))
+    build(base, seed=1)
+    with pytest.raises(CheckpointError, match="whose weights have changed since"):
+        open_local_sampler(str(base), saved.sampler, run_root=run_dir.parent)
+
+
 def test_a_damaged_checkpoint_is_refused(tiny_model: Path, run_dir: Path) -> None:
     saved = asyncio.run(save_after_one_update(open_policy(tiny_model, run_dir)))
     folder = run_dir / "training_state" / "my-run-update-1-state"

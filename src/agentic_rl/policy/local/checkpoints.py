@@ -51,12 +51,18 @@ class Checkpoint:
         return _read_tensors(self, "optimizer.safetensors")
 
     def require_base(self, fingerprint: str, base_model: str) -> None:
-        """Refuse weights that were trained on another base."""
-        if fingerprint != self.fingerprint:
+        """Refuse weights that were trained on another base, also on an earlier one of the same name."""
+        if fingerprint == self.fingerprint:
+            return
+        if base_model == self.base_model:
             raise CheckpointError(
-                f"{self.address} was trained on base model {self.base_model!r}, not on {base_model!r}",
-                hint=f"Use --base-model {self.base_model}.",
+                f"{self.address} was trained on base model {base_model!r}, whose weights have changed since",
+                hint="Train again, or use the base model's earlier weights.",
             )
+        raise CheckpointError(
+            f"{self.address} was trained on base model {self.base_model!r}, not on {base_model!r}",
+            hint=f"Use --base-model {self.base_model}.",
+        )
 
 
 def save_checkpoint(
