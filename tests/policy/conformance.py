@@ -19,11 +19,13 @@ from agentic_rl.policy.protocol import (
     Completion,
     Datum,
     FinishReason,
+    FloatArray,
     LossConfig,
     LossReduction,
     Policy,
     Sampler,
     SamplingParams,
+    SavedPaths,
 )
 
 
@@ -176,6 +178,31 @@ async def saved_sampler_weights_sample_like_the_snapshot(subject: Subject) -> No
     await policy.aclose()
 
 
+async def a_run_that_goes_on_leaves_what_was_saved_as_it_was(subject: Subject) -> None:
+    """From an earlier state it comes to the same names again, with other weights."""
+    policy = await subject.open_policy(None)
+    await policy.update(datums(1), LossConfig(), ADAM)
+    early = await policy.save("conformance-early")
+    await policy.update(datums(2), LossConfig(), ADAM)
+    first = await policy.save("conformance-again")
+    before = await score_of(subject, first)
+    resumed = await subject.open_policy(early.state)
+    await resumed.update(datums(3), LossConfig(), ADAM)
+    second = await resumed.save("conformance-again")
+    assert {first.state, first.sampler}.isdisjoint({second.state, second.sampler})
+    np.testing.assert_array_equal(await score_of(subject, first), before)
+    assert np.abs(await score_of(subject, second) - before).max() > 1e-4
+    await resumed.aclose()
+    await policy.aclose()
+
+
+async def score_of(subject: Subject, saved: SavedPaths) -> FloatArray:
+    sampler = await subject.open_sampler(saved.sampler)
+    found = await sampler.score(PROMPT)
+    await sampler.aclose()
+    return found
+
+
 async def many_calls_at_once_all_come_back(subject: Subject) -> None:
     policy = await subject.open_policy(None)
     sampler = await policy.snapshot()
@@ -234,6 +261,7 @@ CHECKS = (
     an_update_makes_praised_tokens_likelier,
     a_saved_state_goes_on_like_the_run_that_saved_it,
     saved_sampler_weights_sample_like_the_snapshot,
+    a_run_that_goes_on_leaves_what_was_saved_as_it_was,
     many_calls_at_once_all_come_back,
     an_unknown_checkpoint_is_one_clear_line,
 )

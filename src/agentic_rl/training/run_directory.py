@@ -84,7 +84,7 @@ class RunDirectory:
 
         Writes the resolved config with what it was resolved against (a resumed run keeps the earlier ones), and moves
         its records beyond update `after` to `superseded/`: it goes on from there. Weights are not moved, since their
-        addresses are known; a later save of the same name replaces them.
+        addresses are known.
         """
         self._fresh = False
         self._set_aside_after(after)

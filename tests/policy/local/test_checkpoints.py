@@ -64,16 +64,25 @@ def test_resuming_repeats_the_uninterrupted_run_bit_for_bit(tiny_model: Path, ru
     asyncio.run(play())
 
 
-def test_a_save_of_the_same_name_replaces_the_old_one_and_leaves_no_scraps(tiny_model: Path, run_dir: Path) -> None:
-    async def play() -> None:
+def test_a_name_said_again_gets_a_number_and_leaves_no_scraps(tiny_model: Path, run_dir: Path) -> None:
+    async def play() -> list[SavedPaths]:
         policy = open_policy(tiny_model, run_dir)
-        await save_after_one_update(policy, "again")
-        await save_after_one_update(policy, "again")
+        return [await save_after_one_update(policy, "again") for _ in range(3)]
 
-    asyncio.run(play())
-    assert [path.name for path in (run_dir / "training_state").iterdir()] == ["again-state"]
-    described = json.loads((run_dir / "training_state" / "again-state" / "checkpoint.json").read_text())
-    assert described["steps"] == 2
+    saved = [paths.state.rsplit("/", 1)[1] for paths in asyncio.run(play())]
+    assert saved == ["again-state", "again-2-state", "again-3-state"]
+    assert {path.name for path in (run_dir / "training_state").iterdir()} == set(saved)
+    for name, steps in zip(saved, (1, 2, 3), strict=True):
+        assert json.loads((run_dir / "training_state" / name / "checkpoint.json").read_text())["steps"] == steps
+
+
+def test_both_halves_of_a_save_have_the_same_number(tiny_model: Path, run_dir: Path) -> None:
+    """The process may have gone between the two."""
+    policy = open_policy(tiny_model, run_dir)
+    (run_dir / "training_state" / "half-state").mkdir(parents=True)
+    saved = asyncio.run(save_after_one_update(policy, "half"))
+    assert saved.sampler == "local://my-run/sampler_weights/half-2-weights"
+    assert saved.state == "local://my-run/training_state/half-2-state"
 
 
 def test_what_is_wrong_with_a_path_is_said(tiny_model: Path, run_dir: Path, tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ Both are folders under the run's directory. `training_state` goes on training (a
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import shutil
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -68,7 +70,13 @@ class Checkpoint:
 def save_checkpoint(
     run_dir: Path, kind: Kind, name: str, trainer: Trainer, lora: LoraSpec, *, base_model: str, fingerprint: str
 ) -> str:
-    """Write one folder, replacing one of the same name, and return its address."""
+    """Write one folder and return its address. What is saved is never replaced: the name must be free.
+
+    Raises
+    ------
+    CheckpointError
+        Not a name, or not a free one.
+    """
     from safetensors.torch import save_file
 
     if not _NAME.fullmatch(name):
@@ -76,6 +84,8 @@ def save_checkpoint(
             f"{name!r} cannot name a checkpoint", hint="Use letters, digits, dots, hyphens and underscores."
         )
     target = run_dir / kind / name
+    if target.exists():
+        raise CheckpointError(f"{SCHEME}{run_dir.name}/{kind}/{name} exists already", hint="Save under another name.")
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.parent / f".{name}.{uuid.uuid4().hex[:8]}"
     scratch.mkdir()
@@ -94,10 +104,24 @@ def save_checkpoint(
         (scratch / "checkpoint.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
         for file in scratch.iterdir():
             _flush(file)
-        _swap_in(scratch, target)
+        scratch.rename(target)
+        _flush(target.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return f"{SCHEME}{run_dir.name}/{kind}/{name}"
+
+
+def free_name(run_dir: Path, name: str, endings: Mapping[Kind, str]) -> str:
+    """`name`, with a number behind it where something is saved as `<name><ending of its kind>` already.
+
+    A run that goes on from an earlier state says its names again. What the first ones stand for is known: evaluations
+    name them, and a user may want them back.
+    """
+    for number in itertools.count(1):
+        free = name if number == 1 else f"{name}-{number}"
+        if not any((run_dir / kind / (free + ending)).exists() for kind, ending in endings.items()):
+            return free
+    raise AssertionError("unreachable")
 
 
 def find_checkpoint(address: str, run_root: Path, *, kind: Kind | None = None) -> Checkpoint:
@@ -211,15 +235,3 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _swap_in(scratch: Path, target: Path) -> None:
-    """Rename into place. A folder of the same name steps aside first and is deleted last."""
-    aside = None
-    if target.exists():
-        aside = scratch.with_name(f"{scratch.name}.old")
-        target.rename(aside)
-    scratch.rename(target)
-    _flush(target.parent)
-    if aside is not None:
-        shutil.rmtree(aside)
