@@ -15,15 +15,16 @@ from agentic_rl.games.interface import Episode, GameEntry, StepResult
 class FailingGame:
     """A game that works but for what `fails(episode number, step)` says; step 0 is the reset, -1 the opening.
 
-    `blocking` and `step_s` make its episodes slow ones, which a runner must step in threads.
+    `blocking` and `step_s` make its episodes slow ones, which a runner must step in threads. Openings wait for `door`.
     """
 
     entry: GameEntry
     fails: Callable[[int, int], bool] = lambda episode, step: False
     blocking: bool = False
     step_s: float = 0.0
-    open_s: float = 0.0
+    door: threading.Event | None = None
     error: Exception = field(default_factory=lambda: EnvironmentFailure("the environment's process died"))
+    opening: int = 0
     opened: int = 0
     closed: int = 0
     stepping_threads: set[str] = field(default_factory=set)
@@ -48,7 +49,10 @@ class FailingGame:
     def open(self, engine: str = "simulator") -> Episode:
         if engine == "simulator":  # the runner's look at first prompts, before anything is sampled
             return self.entry.open()
-        time.sleep(self.open_s)
+        with self._lock:
+            self.opening += 1
+        if self.door is not None:
+            self.door.wait()
         with self._lock:
             self.opened += 1
             episode = FailingEpisode(self, self.opened, self.entry.open(), self.blocking)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
@@ -124,11 +125,11 @@ def test_a_sample_that_takes_too_long_is_named_with_game_branch_and_turn(
         if request.params.seed == seed_of(games[1], 2, 3):
             await asyncio.Event().wait()
 
-    limited = replace(config, sample_timeout_s=0.05, sample_retries=1)
+    limited = replace(config, sample_timeout_s=1, sample_retries=1)  # others answer in milliseconds
     rollout = play(games, ScriptedSampler(chat, expert(games), hook), limited)
     assert group_sizes(rollout)[games[1].game_id] == (2, 1)
     (failure,) = rollout.failures
-    for part in (games[1].game_id, "branch 2", "turn 3", "no answer within 0.05 s"):
+    for part in (games[1].game_id, "branch 2", "turn 3", "no answer within 1 s"):
         assert part in failure
 
 
@@ -277,17 +278,23 @@ def test_an_interrupted_rollout_closes_every_episode(
 def test_an_episode_that_was_still_opening_is_closed_too(
     games: list[GameEntry], chat: ChatFormat, config: RolloutConfig
 ) -> None:
-    game = FailingGame(games[0], blocking=True, open_s=0.2)
+    door = threading.Event()
+    game = FailingGame(games[0], blocking=True, door=door)
 
     async def scenario() -> None:
         rollout = asyncio.create_task(
             run_groups([game], ScriptedSampler(chat), chat, replace(config, engine="fragile"), update=1)
         )
-        await asyncio.sleep(0.1)
-        rollout.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await rollout
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(TIMEOUT_S):
+            while game.opening < config.group_size:
+                await asyncio.sleep(0.01)
+            rollout.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await rollout
+            assert game.opened == 0
+            door.set()
+            while game.closed < config.group_size:
+                await asyncio.sleep(0.01)
 
     asyncio.run(scenario())
     assert game.opened == game.closed == config.group_size
