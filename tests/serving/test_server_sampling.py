@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import served
 
+from agentic_rl.serving import sampling
+
 PROMPT = [40, 41, 42, 43]
 
 
@@ -109,8 +111,12 @@ def test_a_training_clients_snapshot_serves_exactly_its_weights(trio: Any, servi
     assert np.abs(np.array(before.compute_logprobs(prompt).result(60)[1:]) - np.array(trained)).max() > 1e-3
 
 
-def test_concurrent_requests_are_batched(trio: Any, sampler: Any, server: served.Server) -> None:
+def test_concurrent_requests_are_batched(
+    trio: Any, sampler: Any, server: served.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sixteen requests share the engine's steps: far fewer steps than tokens."""
+    monkeypatch.setattr(sampling, "SETTLED_SECONDS", 600.0)  # the engine that is looked at stays
+    sample(trio, sampler)
     engine = server.context.sampling._loaded[""].sampler.result()._sampler
     before = engine.stats.steps
 

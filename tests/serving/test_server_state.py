@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,33 @@ def test_temporary_checkpoints_go_the_least_recently_used_first(tmp_path: Path, 
             samplers[1].compute_logprobs(prompt).result(60)
         assert evicted.value.status_code == 404
         del client, samplers, sampler, service
+
+
+def test_what_has_just_been_saved_is_not_evicted_before_it_can_be_opened(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served.serving(tmp_path / "state", temporary_checkpoints=2) as server:
+        store = server.context.store
+        write, open_ = store.write_checkpoint, store.add_sampling_run
+
+        def evicting[**P, T](work: Callable[P, T]) -> Callable[P, T]:
+            def then_evict(*args: P.args, **options: P.kwargs) -> T:
+                done = work(*args, **options)
+                server.context.evict()
+                return done
+
+            return then_evict
+
+        monkeypatch.setattr(store, "write_checkpoint", evicting(write))
+        monkeypatch.setattr(store, "add_sampling_run", evicting(open_))
+        trio = served.point_sdk_at(server, home)
+        service = trio.ServiceClient(api_key=served.API_KEY)
+        client = service.create_lora_training_client(served.MODEL, rank=8)
+        prompt = trio.ModelInput.from_ints(TOKENS)
+        for _ in range(5):
+            client.save_weights_and_get_sampling_client().compute_logprobs(prompt).result(60)
+        assert len(store.checkpoints) == 2
+        del client, service
 
 
 def test_weights_that_a_run_has_moved_on_from_make_way_for_new_ones(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from agentic_rl.serving.engine import Engine
@@ -14,7 +15,7 @@ from agentic_rl.serving.faults import Faults
 from agentic_rl.serving.identity import Tokens, stamp
 from agentic_rl.serving.sampling import SamplingRuns
 from agentic_rl.serving.settings import ServerSettings
-from agentic_rl.serving.store import RunRecord, SamplingRunRecord, Store
+from agentic_rl.serving.store import CheckpointRecord, RunRecord, SamplingRunRecord, Store
 from agentic_rl.serving.training import TrainingRuns
 from agentic_rl.serving.wire import OperationError
 
@@ -130,21 +131,35 @@ class Context:
 
     def evict(self) -> None:
         """Delete expired checkpoints, temporary ones beyond the number that is kept, and runs that sampled them."""
-        temporary: dict[str, list[tuple[float, str]]] = {}
-        for record in list(self.store.checkpoints.values()):
+        temporary: dict[str, list[CheckpointRecord]] = {}
+        records = list(self.store.checkpoints.values())
+        for record in records:
             if record.expired():
                 self.store.delete_checkpoint(record)
             elif record.temporary:
-                used = self.sampling.last_used.get(record.uri, 0.0)
-                temporary.setdefault(record.run, []).append((used, record.uri))
+                temporary.setdefault(record.run, []).append(record)
+        last_used = self._last_uses(records)
         for found in temporary.values():
-            # Oldest first where use is equal: the store keeps the order of creation, and the sort is stable.
-            spare = sorted(found, key=lambda pair: pair[0])[: -self.settings.temporary_checkpoints]
-            for _, uri in spare:
-                self.store.delete_checkpoint(self.store.checkpoints[uri])
+            found.sort(key=lambda record: last_used[record.uri])
+            for record in found[: -self.settings.temporary_checkpoints]:
+                self.store.delete_checkpoint(record)
         for run in list(self.store.sampling_runs.values()):
             if run.source and run.source not in self.store.checkpoints:
                 self.store.drop_sampling_run(run.cuid)
+
+    def _last_uses(self, records: Iterable[CheckpointRecord]) -> dict[str, datetime]:
+        """When each checkpoint was saved, opened for sampling or sampled from, whichever came last.
+
+        What has just been saved is about to be opened: it must not look as if nobody had ever wanted it.
+        """
+        uses = {record.uri: datetime.fromisoformat(record.created_at) for record in records}
+        for run in list(self.store.sampling_runs.values()):
+            if run.source in uses:
+                uses[run.source] = max(uses[run.source], datetime.fromisoformat(run.created_at))
+        for uri, moment in self.sampling.last_uses().items():
+            if uri in uses:
+                uses[uri] = max(uses[uri], moment)
+        return uses
 
     def begin_stop(self) -> None:
         """Let nobody wait any longer: samples under way are refused for now, polls are answered as things stand."""

@@ -11,11 +11,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from agentic_rl.policy.protocol import Completion, FinishReason
 from agentic_rl.serving import wire
 from agentic_rl.serving.engine import Engine, SamplingOrder, ServedSampler
+from agentic_rl.serving.identity import now
 from agentic_rl.serving.store import Store
 from agentic_rl.serving.training import TrainingRuns
 from agentic_rl.serving.wire import OperationError, WireError
@@ -76,7 +78,7 @@ class SamplingRuns:
         self._most_loaded = loaded
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
         self._answers: dict[tuple[str, str], _Answer] = {}
-        self.last_used: dict[str, float] = {}
+        self._last_used: dict[str, datetime] = {}
         """When a checkpoint was last sampled from, by its address."""
 
     def parse(self, body: Mapping[str, Any]) -> SampleRequest:
@@ -137,17 +139,23 @@ class SamplingRuns:
             answer.task.cancel()
 
     def forget_old(self) -> None:
-        """Let go of answers that were delivered long ago."""
+        """Let go of answers that were delivered long ago, and of what is known of weights that are no more."""
         oldest = time.monotonic() - ANSWERS_KEPT_SECONDS
         for key, answer in list(self._answers.items()):
             if answer.task.done() and answer.last_asked < oldest:
                 del self._answers[key]
+        for source in self._last_used.keys() - self._store.checkpoints.keys() - self._loaded.keys():
+            del self._last_used[source]
 
     async def unload_idle(self, seconds: float) -> None:
         """Free the memory of weights that nobody has asked for in a while."""
-        oldest = time.monotonic() - seconds
-        idle = [s for s, loaded in self._loaded.items() if loaded.users == 0 and self.last_used.get(s, 0.0) < oldest]
+        oldest = now() - timedelta(seconds=seconds)
+        idle = [s for s, loaded in self._loaded.items() if loaded.users == 0 and self._last_used[s] < oldest]
         await self._unload(idle)
+
+    def last_uses(self) -> Mapping[str, datetime]:
+        """When each checkpoint was last sampled from, since this server's start."""
+        return dict(self._last_used)
 
     def cancel_all(self) -> None:
         """End the generations under way."""
@@ -233,11 +241,12 @@ class SamplingRuns:
             loaded = self._loaded[source] = _Loaded(asyncio.create_task(self._load(source)))
         self._loaded.move_to_end(source)
         loaded.users += 1
+        self._last_used[source] = now()
         try:
             yield await asyncio.shield(loaded.sampler)
         finally:
             loaded.users -= 1
-            self.last_used[source] = time.monotonic()
+            self._last_used[source] = now()
             idle = [name for name, other in self._loaded.items() if other.users == 0]
             await self._unload(idle[: max(0, len(self._loaded) - self._most_loaded)])
 
