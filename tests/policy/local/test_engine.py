@@ -167,6 +167,21 @@ def test_little_memory_costs_time_and_nothing_else(tiny_model: Path) -> None:
     assert sum(map(sum, (read for _, _, read in cramped))) > sum(map(sum, (read for _, _, read in roomy)))
 
 
+def test_slots_are_made_in_store_but_not_beyond_the_memory(tiny_model: Path) -> None:
+    base = load_base_model(str(tiny_model), device="cpu").model
+    six = 6 * 256 * 2 * 2 * 16 * 2 * 4
+    decoder = RaggedDecoder(share_weights(base), six)
+    made = []
+    for slot in range(decoder.capacity(3)):
+        decoder.forward([Work(slot, 0, [5, 6, 7])])
+        made.append(
+            sum(tensor.nbytes for layers in (decoder._slots.keys, decoder._slots.values) for tensor in layers.values())
+        )
+    assert made == sorted(made)
+    assert len(set(made)) < 6, "some were made in store"
+    assert made[-1] == six
+
+
 def test_long_sequences_are_scored_in_pieces(tiny_model: Path) -> None:
     tokens = np.random.default_rng(0).integers(2, 250, 1500).tolist()
 

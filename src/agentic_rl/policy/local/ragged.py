@@ -50,6 +50,7 @@ class RaggedDecoder:
         self._by_block = by_block if by_block is not None else self._device.type != "cpu"
         self._spare = spare if spare is not None else []
         self._slots = self._spare.pop() if self._spare else Slots()
+        self._most_tokens = 1
         if not self._slots.keys:
             self.forward([Work(0, 0, [0])])  # shows how much memory a token takes
         self._most_tokens = max(1, memory_bytes // self._slots.bytes_per_token)
@@ -72,7 +73,7 @@ class RaggedDecoder:
 
         `pad` fills up to `ROW_QUANTUM` rows; `column` makes every row a sequence of its own instead of one long one.
         """
-        self._slots.reserve(1 + max(work.slot for work in works), max(work.start + len(work.tokens) for work in works))
+        self._reserve(1 + max(work.slot for work in works), max(work.start + len(work.tokens) for work in works))
         ids: list[int] = []
         positions: list[int] = []
         rows: list[int] = []
@@ -110,7 +111,7 @@ class RaggedDecoder:
             )[:count]
 
     def fork(self, source: int, targets: Sequence[int], length: int) -> None:
-        self._slots.reserve(1 + max(targets), length)
+        self._reserve(1 + max(targets), length)
         where = self._tensor(targets)
         with torch.inference_mode():
             for store in (self._slots.keys, self._slots.values):
@@ -129,6 +130,9 @@ class RaggedDecoder:
         if not self._spare:
             self._spare.append(self._slots)
         self._slots = Slots()
+
+    def _reserve(self, slots: int, tokens: int) -> None:
+        self._slots.reserve(slots, tokens, most=self.capacity(tokens))
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.long, device=self._device)

@@ -38,12 +38,12 @@ class Slots:
         self.slots = 0
         self.tokens = 0
 
-    def reserve(self, slots: int, tokens: int) -> None:
-        """Room for that many; what is there stays."""
+    def reserve(self, slots: int, tokens: int, *, most: int = 0) -> None:
+        """Room for that many; what is there stays. Slots in store are made too, as long as all are not over `most`."""
         if slots <= self.slots and tokens <= self.tokens:
             return
         if slots > self.slots:
-            slots = max(slots, min(2 * self.slots, self.slots + 64))
+            slots = max(slots, min(2 * self.slots, self.slots + 64, most))
         old_slots, old_tokens = self.slots, self.tokens
         self.slots, self.tokens = max(slots, self.slots), self.length_for(tokens)
         for store in (self.keys, self.values):

@@ -15,6 +15,7 @@ from agentic_rl.policy.local.choose import Choice
 from agentic_rl.policy.local.engine import Answer, Engine, EngineStats, Request
 from agentic_rl.policy.local.loading import BaseModel
 from agentic_rl.policy.local.lora import LoraSpec, adapter_digest, attach_lora, frozen_copy, share_weights
+from agentic_rl.policy.local.memory import usable_memory
 from agentic_rl.policy.local.probe import OpenDecoder, choose_decoder
 from agentic_rl.policy.local.slots import Slots
 from agentic_rl.policy.local.trainer import Trainer
@@ -141,10 +142,10 @@ class LocalSampler:
 
 
 def _default_cache_bytes(device: torch.device) -> int:
-    """A third of the memory that is there: free memory on CUDA, all of it on the CPU."""
+    """A third of the memory that is there: what is free on CUDA, what this process may use on the CPU."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0] // 3)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 3
+    return usable_memory() // 3
 
 
 def _settle_threads(base: BaseModel) -> None:
