@@ -166,7 +166,7 @@ def test_weights_that_a_run_has_moved_on_from_make_way_for_new_ones(
     newer.compute_logprobs(prompt).result(60)
     assert of_old not in loaded
     assert len(loaded) == 1
-    assert server.context.engine._studio._spare == []  # the new weights took over the memory of the old ones
+    assert server.context.engine._studio._pool.spare is None  # the new weights took over the memory of the old ones
     assert old.compute_logprobs(prompt).result(60)[1:] == before[1:]
 
 

@@ -21,7 +21,9 @@ from agentic_rl.policy.local.lora import share_weights
 from agentic_rl.policy.local.probe import choose_decoder
 from agentic_rl.policy.local.ragged import RaggedDecoder
 from agentic_rl.policy.local.sequential import SequentialDecoder
+from agentic_rl.policy.local.slot_pool import SlotPool
 from agentic_rl.policy.local.stacked import StackedDecoder
+from agentic_rl.policy.local.studio import Studio
 from agentic_rl.policy.protocol import FinishReason, SamplingParams
 
 PROMPT = [2 + 5 * i % 250 for i in range(60)]
@@ -124,7 +126,7 @@ def test_sampling_and_scoring_agree_in_every_family(family: str, tmp_path: Path)
 )
 def test_every_family_gets_the_fastest_decoder_that_is_right(family: str, kind: type, tmp_path: Path) -> None:
     base = load_base_model(str(build(tmp_path / family, family)), device="cpu").model
-    chosen = choose_decoder(base)(share_weights(base), 1 << 30, [])
+    chosen = choose_decoder(base)(share_weights(base), SlotPool(1 << 30))
     assert type(chosen) is kind
     general = SequentialDecoder(share_weights(base))
     random = np.random.default_rng(0)
@@ -142,7 +144,7 @@ def test_every_family_gets_the_fastest_decoder_that_is_right(family: str, kind: 
 def test_attention_by_blocks_of_slots_gives_the_same_numbers(tiny_model: Path) -> None:
     """The way CUDA decodes, tried on the CPU."""
     base = load_base_model(str(tiny_model), device="cpu").model
-    decoders = [RaggedDecoder(share_weights(base), 1 << 30, by_block=by_block) for by_block in (True, False)]
+    decoders = [RaggedDecoder(share_weights(base), SlotPool(1 << 30), by_block=by_block) for by_block in (True, False)]
     random = np.random.default_rng(0)
     lengths = {slot: int(random.integers(5, 300)) for slot in (0, 1, 5, 31, 32, 40)}
     texts = {slot: random.integers(2, 250, length + 3).tolist() for slot, length in lengths.items()}
@@ -170,7 +172,7 @@ def test_little_memory_costs_time_and_nothing_else(tiny_model: Path) -> None:
 def test_slots_are_made_in_store_but_not_beyond_the_memory(tiny_model: Path) -> None:
     base = load_base_model(str(tiny_model), device="cpu").model
     six = 6 * 256 * 2 * 2 * 16 * 2 * 4
-    decoder = RaggedDecoder(share_weights(base), six)
+    decoder = RaggedDecoder(share_weights(base), SlotPool(six))
     made = []
     for slot in range(decoder.capacity(3)):
         decoder.forward([Work(slot, 0, [5, 6, 7])])
@@ -180,6 +182,44 @@ def test_slots_are_made_in_store_but_not_beyond_the_memory(tiny_model: Path) -> 
     assert made == sorted(made)
     assert len(set(made)) < 6, "some were made in store"
     assert made[-1] == six
+
+
+def test_samplers_share_the_memory_and_lose_nothing_by_it(tiny_model: Path) -> None:
+    """A second sampler begins in the middle of the first one's dialogues, which then have half the room."""
+    budget = 16 * 256 * 2 * 2 * 16 * 2 * 4
+    base = load_base_model(str(tiny_model), device="cpu")
+
+    async def run() -> tuple[Any, ...]:
+        studio = Studio(base, cache_bytes=budget)
+        first = await studio.run(studio.base_sampler)
+        before = [await dialogue(first, name, turns=2) for name in range(12)]
+        alone = taken(first)
+        second = await studio.run(studio.base_sampler)
+        made_way = taken(first)
+        both = await asyncio.gather(
+            *(dialogue(sampler, name, turns=4) for sampler in (first, second) for name in range(8))
+        )
+        shared = taken(first) + taken(second)
+        await second.aclose()
+        await asyncio.gather(*(dialogue(first, name, turns=4) for name in range(12)))
+        again = taken(first)
+        await first.aclose()
+        studio.close()
+        return before, alone, made_way, both, shared, again
+
+    before, alone, made_way, both, shared, again = asyncio.run(run())
+    assert budget // 2 < alone <= budget
+    assert made_way <= budget // 2
+    assert shared <= budget
+    assert budget // 2 < again <= budget
+    assert [tokens for tokens, _, _ in both[:8]] == [tokens for tokens, _, _ in both[8:]]
+    for (short, _, _), (long, _, _) in zip(before[:8], both[:8], strict=True):
+        assert long[: len(short)] == short
+
+
+def taken(sampler: LocalSampler) -> int:
+    """Bytes of the slots of a sampler."""
+    return sampler._engine._decoder._slots.bytes  # type: ignore[attr-defined, no-any-return]
 
 
 def test_long_sequences_are_scored_in_pieces(tiny_model: Path) -> None:

@@ -131,6 +131,11 @@ class Engine:
 
     # -- the worker thread -----------------------------------------------------------------------------------------
 
+    def make_way(self) -> None:
+        """Another engine begins: come down to this one's share of the memory. Call it in the worker thread."""
+        if not self._closed:
+            self._shelf.make_way(self._running)
+
     def _step(self) -> None:
         try:
             self._take_in()

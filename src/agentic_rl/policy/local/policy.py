@@ -48,7 +48,7 @@ def open_local_policy(
     device
         `cpu` or `cuda`; None takes CUDA where there is one.
     cache_bytes
-        How much memory a sampler may use to remember sequences; None takes a third of the memory.
+        How much memory all samplers together may use to remember sequences; None takes a third of the memory.
     micro_batch_tokens
         How many tokens go through the model at once in training; None chooses by device. Never changes the gradient.
     """

@@ -13,12 +13,12 @@ from agentic_rl.policy.local.forward import logits_at
 from agentic_rl.policy.local.lora import share_weights
 from agentic_rl.policy.local.ragged import RaggedDecoder
 from agentic_rl.policy.local.sequential import SequentialDecoder
-from agentic_rl.policy.local.slots import Slots
+from agentic_rl.policy.local.slot_pool import SlotPool
 
 logger = logging.getLogger(__name__)
 
-type OpenDecoder = Callable[[nn.Module, int, list[Slots]], Decoder]
-"""(a frozen copy of a model, bytes for its slots, spare slots) -> decoder"""
+type OpenDecoder = Callable[[nn.Module, SlotPool], Decoder]
+"""(a frozen copy of a model, where its slots come from) -> decoder"""
 
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
 _LENGTH_BOUND_ROPES = {"dynamic", "longrope"}
@@ -45,17 +45,17 @@ def choose_decoder(model: nn.Module) -> OpenDecoder:
     return _sequential
 
 
-def _ragged(model: nn.Module, memory_bytes: int, spare: list[Slots]) -> Decoder:
-    return RaggedDecoder(model, memory_bytes, spare=spare)
+def _ragged(model: nn.Module, pool: SlotPool) -> Decoder:
+    return RaggedDecoder(model, pool)
 
 
-def _stacked(model: nn.Module, memory_bytes: int, spare: list[Slots]) -> Decoder:
+def _stacked(model: nn.Module, pool: SlotPool) -> Decoder:
     from agentic_rl.policy.local.stacked import StackedDecoder
 
-    return StackedDecoder(model, memory_bytes, spare=spare)
+    return StackedDecoder(model, pool)
 
 
-def _sequential(model: nn.Module, memory_bytes: int, spare: list[Slots]) -> Decoder:
+def _sequential(model: nn.Module, pool: SlotPool) -> Decoder:
     return SequentialDecoder(model)
 
 
@@ -65,7 +65,7 @@ def _agrees(model: nn.Module, candidate: OpenDecoder) -> bool:
     steps = (-6, -5, -1, 0)  # the texts are read up to these places, counted from their ends
     try:
         expected = torch.cat([_own_logits(model, text, steps) for text in texts])
-        decoder = candidate(share_weights(model), 1 << 30, [])
+        decoder = candidate(share_weights(model), SlotPool(1 << 30))
         found = [_read_on(decoder, texts, before, after) for before, after in zip((None, *steps), steps, strict=False)]
     except Exception as error:
         logger.info("%s failed on %s: %s", candidate.__name__, type(model).__name__, error)

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from agentic_rl.policy.local.decoder import Work
 from agentic_rl.policy.local.forward import logits_at
-from agentic_rl.policy.local.slots import Pass, Segment, Slots, use_slot_attention
+from agentic_rl.policy.local.slot_pool import SlotPool
+from agentic_rl.policy.local.slots import Pass, Segment, use_slot_attention
 
 ROW_QUANTUM = 32
 
@@ -31,32 +32,26 @@ class RaggedDecoder:
     ----------
     model
         A frozen copy that this decoder alone uses: its attention implementation is replaced.
-    memory_bytes
-        How much all slots together may take.
-    spare
-        Slots that a former decoder of the same base model left behind, to spare growing them again; `close` leaves
-        this one's here.
+    pool
+        Where the slots come from, and how much they may take.
     by_block
         Whether neighbouring slots share an attention call; None chooses by device.
     """
 
-    def __init__(
-        self, model: nn.Module, memory_bytes: int, *, spare: list[Slots] | None = None, by_block: bool | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, pool: SlotPool, *, by_block: bool | None = None) -> None:
         use_slot_attention(model)
         self._model = model
         self._device = next(model.parameters()).device
         self._dtype = next(model.parameters()).dtype
         self._by_block = by_block if by_block is not None else self._device.type != "cpu"
-        self._spare = spare if spare is not None else []
-        self._slots = self._spare.pop() if self._spare else Slots()
-        self._most_tokens = 1
+        self._pool = pool
+        self._slots = pool.take()
         if not self._slots.keys:
             self.forward([Work(0, 0, [0])])  # shows how much memory a token takes
-        self._most_tokens = max(1, memory_bytes // self._slots.bytes_per_token)
 
     def capacity(self, tokens: int) -> int:
-        return max(1, self._most_tokens // self._slots.length_for(tokens))
+        slot_bytes = self._slots.length_for(tokens) * self._slots.bytes_per_token
+        return max(1, self._pool.share_of(self._slots) // slot_bytes) if slot_bytes else 1
 
     def forward(self, works: Sequence[Work]) -> Tensor:
         single = [i for i, work in enumerate(works) if goes_on(work)]
@@ -127,12 +122,11 @@ class RaggedDecoder:
         """Nothing to do: a slot is written before it is read."""
 
     def close(self) -> None:
-        if not self._spare:
-            self._spare.append(self._slots)
-        self._slots = Slots()
+        self._slots = self._pool.give_back(self._slots)
 
     def _reserve(self, slots: int, tokens: int) -> None:
-        self._slots.reserve(slots, tokens, most=self.capacity(tokens))
+        if slots > self._slots.slots or tokens > self._slots.tokens:
+            self._slots.reserve(slots, tokens, most=self.capacity(tokens))
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.long, device=self._device)

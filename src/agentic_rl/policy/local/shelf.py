@@ -52,6 +52,11 @@ class Shelf:
         """The sequence has ended, and nobody will go on from it."""
         self._let_go(sequence.slot)
 
+    def make_way(self, running: Sequence[Running]) -> None:
+        """Come down to what the decoder may use now, and give back what is not in use."""
+        self._forget(len(self._idle), len(running) + len(self._idle) - self._decoder.capacity(1))
+        self._compact(running)
+
     def clear(self) -> None:
         """Forget everything and give the memory back."""
         self._idle.clear()
@@ -77,11 +82,15 @@ class Shelf:
         capacity = self._decoder.capacity(max(longest, tokens))
         if running and len(running) >= capacity:
             return False
-        while len(self._idle) > (not new) and len(running) + len(self._idle) + new > capacity:
-            self._let_go(self._idle.popitem(last=False)[0])
+        self._forget(len(self._idle) - (not new), len(running) + len(self._idle) + new - capacity)
         if self._made > capacity:
             self._compact(running)
         return True
+
+    def _forget(self, most: int, surplus: int) -> None:
+        """Let go of so many idle slots as are too many, `most` at the most, the longest unused first."""
+        for _ in range(min(most, surplus)):
+            self._let_go(self._idle.popitem(last=False)[0])
 
     def _compact(self, running: Sequence[Running]) -> None:
         """Give the memory of unused slots back; the used ones get new numbers."""

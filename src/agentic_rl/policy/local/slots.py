@@ -74,6 +74,11 @@ class Slots:
         return self.keys[layer], self.values[layer]
 
     @property
+    def bytes(self) -> int:
+        """What they take now."""
+        return self.slots * self.tokens * self.bytes_per_token
+
+    @property
     def bytes_per_token(self) -> int:
         tensors = (*self.keys.values(), *self.values.values())
         return sum(tensor.shape[1] * tensor.shape[3] * tensor.element_size() for tensor in tensors)

@@ -17,7 +17,7 @@ from transformers import DynamicCache
 
 from agentic_rl.policy.local.decoder import Work
 from agentic_rl.policy.local.ragged import ROW_QUANTUM, RaggedDecoder, goes_on
-from agentic_rl.policy.local.slots import Slots
+from agentic_rl.policy.local.slot_pool import SlotPool
 
 
 class _States(DynamicCache):  # type: ignore[misc]
@@ -35,13 +35,11 @@ class _States(DynamicCache):  # type: ignore[misc]
 class StackedDecoder(RaggedDecoder):
     """A `Decoder` for hybrids of attention and recurrent layers; parameters as in `RaggedDecoder`."""
 
-    def __init__(
-        self, model: nn.Module, memory_bytes: int, *, spare: list[Slots] | None = None, by_block: bool | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, pool: SlotPool, *, by_block: bool | None = None) -> None:
         self._states: dict[int, _States] = {}
         # The argument was renamed in transformers 5.24.
         self._argument = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-        super().__init__(model, memory_bytes, spare=spare, by_block=by_block)
+        super().__init__(model, pool, by_block=by_block)
 
     def forward(self, works: Sequence[Work]) -> Tensor:
         logits: dict[int, Tensor] = {}

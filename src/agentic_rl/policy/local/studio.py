@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ from agentic_rl.policy.local.loading import BaseModel
 from agentic_rl.policy.local.lora import LoraSpec, adapter_digest, attach_lora, frozen_copy, share_weights
 from agentic_rl.policy.local.memory import usable_memory
 from agentic_rl.policy.local.probe import OpenDecoder, choose_decoder
-from agentic_rl.policy.local.slots import Slots
+from agentic_rl.policy.local.slot_pool import SlotPool
 from agentic_rl.policy.local.trainer import Trainer
 from agentic_rl.policy.protocol import Completion, FloatArray, SamplingParams
 
@@ -39,16 +40,16 @@ class Studio:
     base
         From `load_base_model`.
     cache_bytes
-        How much memory the slots of one sampler may take.
+        How much memory the slots of all samplers may take together.
     """
 
     def __init__(self, base: BaseModel, *, cache_bytes: int | None = None) -> None:
         self.base = base
         _settle_threads(base)
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="agentic-rl-torch")
-        self._cache_bytes = cache_bytes if cache_bytes is not None else _default_cache_bytes(base.device)
+        self._pool = SlotPool(cache_bytes if cache_bytes is not None else _default_cache_bytes(base.device))
         self._open_decoder: OpenDecoder | None = None
-        self._spare: list[Slots] = []
+        self._engines: WeakSet[Engine] = WeakSet()
 
     async def run[T](self, work: Callable[[], T]) -> T:
         """Do something in the worker thread."""
@@ -66,14 +67,18 @@ class Studio:
         if self._open_decoder is None:
             self._open_decoder = choose_decoder(self.base.model)
         vocabulary = self.base.model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
-        return Engine(
-            self._open_decoder(model, self._cache_bytes, self._spare),
+        engine = Engine(
+            self._open_decoder(model, self._pool),
             self._executor,
             decode=lambda tokens: self.base.tokenizer.decode(tokens, skip_special_tokens=False),
             max_tokens=self.base.max_tokens,
             vocabulary=min(vocabulary, len(self.base.tokenizer)),
             logit_rows=max(256, _LOGIT_NUMBERS // vocabulary),
         )
+        for other in self._engines:
+            other.make_way()
+        self._engines.add(engine)
+        return engine
 
     def snapshot(self, trainer: Trainer, *, owns_studio: bool = False) -> LocalSampler:
         """The trainer's weights as they are now. Call it in the worker thread."""
