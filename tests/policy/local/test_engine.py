@@ -13,6 +13,7 @@ from tiny_models import build
 
 from agentic_rl.errors import BackendError
 from agentic_rl.policy.local import LocalSampler, open_local_sampler
+from agentic_rl.policy.local.cache_size import cache_bytes
 from agentic_rl.policy.local.choose import Choice
 from agentic_rl.policy.local.decoder import Work
 from agentic_rl.policy.local.engine import Request
@@ -128,7 +129,7 @@ def test_every_family_gets_the_fastest_decoder_that_is_right(family: str, kind: 
     base = load_base_model(str(build(tmp_path / family, family)), device="cpu").model
     chosen = choose_decoder(base)(share_weights(base), SlotPool(1 << 30))
     assert type(chosen) is kind
-    general = SequentialDecoder(share_weights(base))
+    general = SequentialDecoder(share_weights(base), SlotPool(1 << 30))
     random = np.random.default_rng(0)
     texts = {slot: random.integers(2, 250, 70 + slot).tolist() for slot in (0, 1, 4)}
     for first, last in ((0, 40), (40, 41), (41, 60), (60, 61), (61, 62)):
@@ -152,6 +153,26 @@ def test_attention_by_blocks_of_slots_gives_the_same_numbers(tiny_model: Path) -
         works = [Work(slot, (first or -len(text)) + len(text), text[first:last]) for slot, text in texts.items()]
         blocks, rows = (decoder.forward(works) for decoder in decoders)
         np.testing.assert_allclose(blocks, rows, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "qwen3_5", "gemma2"])
+def test_as_many_sequences_as_the_decoder_promises_fit_the_memory(family: str, tmp_path: Path) -> None:
+    base = load_base_model(str(build(tmp_path / family, family)), device="cpu").model
+    decoder = choose_decoder(base)(share_weights(base), SlotPool(1 << 20))
+    decoder.forward([Work(0, 0, [1] * 250)])
+    count = decoder.capacity(250)
+    assert count > 2
+    for slot in range(count):
+        decoder.forward([Work(slot, 0, [1] * 250)])
+    assert (1 << 19) < remembered(decoder) <= 1 << 20
+    assert decoder.capacity(2000) < count
+
+
+def remembered(decoder: Any) -> int:
+    """Bytes of everything a decoder keeps, counted tensor by tensor."""
+    slots, states = getattr(decoder, "_slots", None), getattr(decoder, "_states", getattr(decoder, "_caches", {}))
+    keys_and_values = [*slots.keys.values(), *slots.values.values()] if slots else []
+    return sum(tensor.nbytes for tensor in keys_and_values) + sum(map(cache_bytes, states.values()))
 
 
 def test_little_memory_costs_time_and_nothing_else(tiny_model: Path) -> None:

@@ -56,7 +56,7 @@ def _stacked(model: nn.Module, pool: SlotPool) -> Decoder:
 
 
 def _sequential(model: nn.Module, pool: SlotPool) -> Decoder:
-    return SequentialDecoder(model)
+    return SequentialDecoder(model, pool)
 
 
 def _agrees(model: nn.Module, candidate: OpenDecoder) -> bool:

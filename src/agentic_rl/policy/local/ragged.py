@@ -46,11 +46,12 @@ class RaggedDecoder:
         self._by_block = by_block if by_block is not None else self._device.type != "cpu"
         self._pool = pool
         self._slots = pool.take()
+        self._state_bytes = 0  # what a slot takes beside its keys and values
         if not self._slots.keys:
             self.forward([Work(0, 0, [0])])  # shows how much memory a token takes
 
     def capacity(self, tokens: int) -> int:
-        slot_bytes = self._slots.length_for(tokens) * self._slots.bytes_per_token
+        slot_bytes = self._slots.length_for(tokens) * self._slots.bytes_per_token + self._state_bytes
         return max(1, self._pool.share_of(self._slots) // slot_bytes) if slot_bytes else 1
 
     def forward(self, works: Sequence[Work]) -> Tensor:

@@ -14,24 +14,47 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from agentic_rl.policy.local.cache_size import cache_bytes
 from agentic_rl.policy.local.decoder import Work
 from agentic_rl.policy.local.forward import logits_at
+from agentic_rl.policy.local.slot_pool import SlotPool
 
-_SLOTS = 64
+_MEASURED = 33
+"""Tokens of the sequence that shows what a token takes. A layer with a window takes less for a long sequence."""
 
 
 class SequentialDecoder:
-    """A `Decoder` for any model: a `DynamicCache` a slot."""
+    """A `Decoder` for any model: a `DynamicCache` a slot.
 
-    def __init__(self, model: nn.Module) -> None:
+    Parameters
+    ----------
+    model
+        A frozen copy.
+    pool
+        How much memory the caches may take.
+    """
+
+    def __init__(self, model: nn.Module, pool: SlotPool) -> None:
         self._model = model
         self._device = next(model.parameters()).device
+        self._pool = pool
         self._caches: dict[int, Any] = {}
+        self._lengths: dict[int, int] = {}
         # The argument was renamed in transformers 5.24.
         self._argument = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
+        one, many = (self._measure(tokens) for tokens in (1, _MEASURED))
+        self._token_bytes = -(-(many - one) // (_MEASURED - 1))
+        self._state_bytes = one - self._token_bytes
+        pool.join(self)
+
+    @property
+    def bytes(self) -> int:
+        """What the caches take, to a rough estimate."""
+        return len(self._lengths) * self._state_bytes + sum(self._lengths.values()) * self._token_bytes
+
     def capacity(self, tokens: int) -> int:
-        return _SLOTS
+        return max(1, self._pool.share_of(self) // max(1, self._state_bytes + tokens * self._token_bytes))
 
     def forward(self, works: Sequence[Work]) -> Tensor:
         from transformers import DynamicCache
@@ -41,6 +64,7 @@ class SequentialDecoder:
             if work.start == 0:
                 self._caches[work.slot] = DynamicCache(config=self._model.config)
             count = len(work.tokens)
+            self._lengths[work.slot] = work.start + count
             rows = range(count) if work.every_row else [count - 1]
             with torch.inference_mode():
                 logits.append(
@@ -56,15 +80,25 @@ class SequentialDecoder:
         return torch.cat(logits)
 
     def fork(self, source: int, targets: Sequence[int], length: int) -> None:
-        del length
         for target in targets:
             self._caches[target] = copy.deepcopy(self._caches[source])
+            self._lengths[target] = length
 
     def keep(self, slots: Sequence[int]) -> None:
         self._caches = {i: self._caches[slot] for i, slot in enumerate(slots) if slot in self._caches}
+        self._lengths = {i: self._lengths[slot] for i, slot in enumerate(slots) if slot in self._lengths}
 
     def release(self, slot: int) -> None:
         self._caches.pop(slot, None)
+        self._lengths.pop(slot, None)
 
     def close(self) -> None:
         self._caches.clear()
+        self._lengths.clear()
+
+    def _measure(self, tokens: int) -> int:
+        """Bytes of the cache of a sequence of that many tokens."""
+        self.forward([Work(0, 0, [0] * tokens)])
+        size = cache_bytes(self._caches[0])
+        self.release(0)
+        return size

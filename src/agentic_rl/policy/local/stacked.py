@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
+from agentic_rl.policy.local.cache_size import cache_bytes
 from agentic_rl.policy.local.decoder import Work
 from agentic_rl.policy.local.ragged import ROW_QUANTUM, RaggedDecoder, goes_on
 from agentic_rl.policy.local.slot_pool import SlotPool
@@ -63,6 +64,7 @@ class StackedDecoder(RaggedDecoder):
                     self._states[work.slot] = _States(config=self._model.config)
                 cache = {self._argument: self._states[work.slot]}
                 logits[i] = self._pass([work], 0, pad=False, use_cache=True, **cache)
+                self._state_bytes = self._state_bytes or cache_bytes(self._states[work.slot])
         return torch.cat([logits[i] for i in range(len(works))])
 
     def fork(self, source: int, targets: Sequence[int], length: int) -> None:
