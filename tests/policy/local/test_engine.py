@@ -240,7 +240,7 @@ def test_samplers_share_the_memory_and_lose_nothing_by_it(tiny_model: Path) -> N
 
 def taken(sampler: LocalSampler) -> int:
     """Bytes of the slots of a sampler."""
-    return sampler._engine._decoder._slots.bytes  # type: ignore[attr-defined, no-any-return]
+    return remembered(sampler._engine._decoder)
 
 
 def test_long_sequences_are_scored_in_pieces(tiny_model: Path) -> None:

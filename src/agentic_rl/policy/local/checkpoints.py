@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +27,9 @@ FORMAT = 1
 
 type Kind = Literal["training_state", "sampler_weights"]
 KINDS: tuple[Kind, Kind] = ("training_state", "sampler_weights")
+SAVED_AS: dict[Kind, str] = {"training_state": "-state", "sampler_weights": "-weights"}
+"""What stands behind a policy's name for a save in the addresses of its two halves."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -111,17 +113,16 @@ def save_checkpoint(
     return f"{SCHEME}{run_dir.name}/{kind}/{name}"
 
 
-def free_name(run_dir: Path, name: str, endings: Mapping[Kind, str]) -> str:
-    """`name`, with a number behind it where something is saved as `<name><ending of its kind>` already.
+def free_name(run_dir: Path, name: str) -> str:
+    """`name`, with a number behind it where one of its two halves (`SAVED_AS`) is there already.
 
     A run that goes on from an earlier state says its names again. What the first ones stand for is known: evaluations
     name them, and a user may want them back.
     """
-    for number in itertools.count(1):
-        free = name if number == 1 else f"{name}-{number}"
-        if not any((run_dir / kind / (free + ending)).exists() for kind, ending in endings.items()):
-            return free
-    raise AssertionError("unreachable")
+    names = (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
+    return next(
+        free for free in names if not any((run_dir / kind / (free + SAVED_AS[kind])).exists() for kind in KINDS)
+    )
 
 
 def find_checkpoint(address: str, run_root: Path, *, kind: Kind | None = None) -> Checkpoint:

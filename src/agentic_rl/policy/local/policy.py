@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 
 from agentic_rl.errors import BackendError, CheckpointError
-from agentic_rl.policy.local.checkpoints import Kind, find_checkpoint, free_name, restore, save_checkpoint
+from agentic_rl.policy.local.checkpoints import SAVED_AS, Kind, find_checkpoint, free_name, restore, save_checkpoint
 from agentic_rl.policy.local.loading import load_base_model
 from agentic_rl.policy.local.lora import LoraSpec
 from agentic_rl.policy.local.losses import ppo, ratio_metrics, reduction_weights
 from agentic_rl.policy.local.studio import LocalSampler, Studio
 from agentic_rl.policy.local.trainer import Example, Trainer
 from agentic_rl.policy.protocol import AdamConfig, Datum, LossConfig, SavedPaths
-
-SAVED_AS: dict[Kind, str] = {"training_state": "-state", "sampler_weights": "-weights"}
-"""What stands behind a save's name in the addresses of its two halves."""
 
 
 def open_local_policy(
@@ -168,7 +165,7 @@ class LocalPolicy:
         }
 
     def _save(self, name: str) -> SavedPaths:
-        name = free_name(self._run_dir, name, SAVED_AS)
+        name = free_name(self._run_dir, name)
         return SavedPaths(
             state=self._save_one("training_state", name),
             sampler=self._save_one("sampler_weights", name),

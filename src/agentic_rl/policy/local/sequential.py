@@ -39,7 +39,6 @@ class SequentialDecoder:
         self._device = next(model.parameters()).device
         self._pool = pool
         self._caches: dict[int, Any] = {}
-        self._lengths: dict[int, int] = {}
         # The argument was renamed in transformers 5.24.
         self._argument = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
@@ -49,9 +48,8 @@ class SequentialDecoder:
         pool.join(self)
 
     @property
-    def bytes(self) -> int:
-        """What the caches take, to a rough estimate."""
-        return len(self._lengths) * self._state_bytes + sum(self._lengths.values()) * self._token_bytes
+    def in_use(self) -> bool:
+        return bool(self._caches)
 
     def capacity(self, tokens: int) -> int:
         return max(1, self._pool.share_of(self) // max(1, self._state_bytes + tokens * self._token_bytes))
@@ -64,7 +62,6 @@ class SequentialDecoder:
             if work.start == 0:
                 self._caches[work.slot] = DynamicCache(config=self._model.config)
             count = len(work.tokens)
-            self._lengths[work.slot] = work.start + count
             rows = range(count) if work.every_row else [count - 1]
             with torch.inference_mode():
                 logits.append(
@@ -80,21 +77,18 @@ class SequentialDecoder:
         return torch.cat(logits)
 
     def fork(self, source: int, targets: Sequence[int], length: int) -> None:
+        del length
         for target in targets:
             self._caches[target] = copy.deepcopy(self._caches[source])
-            self._lengths[target] = length
 
     def keep(self, slots: Sequence[int]) -> None:
         self._caches = {i: self._caches[slot] for i, slot in enumerate(slots) if slot in self._caches}
-        self._lengths = {i: self._lengths[slot] for i, slot in enumerate(slots) if slot in self._lengths}
 
     def release(self, slot: int) -> None:
         self._caches.pop(slot, None)
-        self._lengths.pop(slot, None)
 
     def close(self) -> None:
         self._caches.clear()
-        self._lengths.clear()
 
     def _measure(self, tokens: int) -> int:
         """Bytes of the cache of a sequence of that many tokens."""

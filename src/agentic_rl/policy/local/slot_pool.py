@@ -12,8 +12,8 @@ class Borrower(Protocol):
     """What takes memory of the pool."""
 
     @property
-    def bytes(self) -> int:
-        """How much it takes now."""
+    def in_use(self) -> bool:
+        """Whether it holds anything now."""
         ...
 
 
@@ -45,7 +45,7 @@ class SlotPool:
     def give_back(self, slots: Slots) -> Slots:
         """Take slots back, and give empty ones in exchange."""
         self._borrowers.discard(slots)
-        if not any(other.bytes for other in self._borrowers):
+        if not any(other.in_use for other in self._borrowers):
             self.spare = slots
         empty = Slots()
         self.join(empty)
@@ -53,4 +53,4 @@ class SlotPool:
 
     def share_of(self, borrower: Borrower) -> int:
         """Bytes that it may take: an equal part with all others that hold something."""
-        return self.memory_bytes // (1 + sum(other is not borrower and other.bytes > 0 for other in self._borrowers))
+        return self.memory_bytes // (1 + sum(other is not borrower and other.in_use for other in self._borrowers))

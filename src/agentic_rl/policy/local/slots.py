@@ -74,9 +74,8 @@ class Slots:
         return self.keys[layer], self.values[layer]
 
     @property
-    def bytes(self) -> int:
-        """What they take now."""
-        return self.slots * self.tokens * self.bytes_per_token
+    def in_use(self) -> bool:
+        return self.slots > 0
 
     @property
     def bytes_per_token(self) -> int:
